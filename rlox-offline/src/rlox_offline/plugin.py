@@ -18,7 +18,7 @@ ALGORITHMS = (
     ("CQL", "cql",
      "Conservative Q-learning and Cal-QL: SAC, its critics pessimistic off the dataset.",
      ARXIV + "2006.04779"),
-    ("FQE", "fqe", "Fitted Q evaluation: what a policy is worth, from a dataset alone.",
+    ("FQE", "fqe", "Fitted Q evaluation: the value of a policy, from a dataset alone.",
      ARXIV + "1903.08738"),
 )  # fmt: skip
 """Class, name, summary, and paper."""
