@@ -260,7 +260,7 @@ FAULTS: list[tuple[type, str, str]] = [
     (PredictsATensor, "check_predict", "must be a NumPy array, got Tensor"),
     (TakesABatchOfOneForOne, "check_predict", "must be a NumPy array, got int"),
     (SortsItsActions, "check_order", "exported, it acts otherwise"),
-    (ForgetsWhatItSaw, "check_memory", "it forgets what it saw at first"),
+    (ForgetsWhatItSaw, "check_memory", "it forgets its first observation"),
     (NeverForgets, "check_memory", "an episode's begin does not empty its memory"),
     (IgnoresMasks, "check_masks", "the action . is forbidden by the mask"),
 ]

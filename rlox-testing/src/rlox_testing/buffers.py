@@ -118,7 +118,7 @@ def _require_transition(row: dict[str, Any], options: BufferOptions) -> None:
     first, obs = int(row["obs"].flat[0]) // 2, float(row["obs"].flat[0])
     t, i = divmod(first, N_ENVS)
     known = obs == 2 * first and t < VECTOR_STEPS
-    require(known, f"obs {obs} was never pushed; a buffer must copy what it is given")
+    require(known, f"obs {obs} was never pushed; a buffer must copy its input")
     action, drawn = steps[t].actions[i].flat[0], row["actions"].flat[0]
     require(drawn == action, f"the action of obs {obs} is {action}, got {drawn}")
     reward, k = 0.0, 0

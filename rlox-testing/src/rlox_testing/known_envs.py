@@ -161,7 +161,7 @@ class MaskedTeam:
     def step(self, actions: Mapping[str, Any]) -> tuple[Any, ...]:
         """Pay, and raise at a forbidden action."""
         for agent, action in actions.items():
-            require(int(action) == (self._step == 0), f"{agent} did what the mask forbids")
+            require(int(action) == (self._step == 0), f"{agent} took a forbidden action")
         self._step += 1
         over, cut = self._step == 2, bool(self._episode % 2)
         self.agents = [] if over else self.agents
@@ -253,7 +253,7 @@ def check_memory(name: str, env: Any = CARTPOLE, **arguments: Any) -> None:
         if seen is None:
             return
         forgets = first_difference(_row(seen, 0), _row(seen, 1)) is None
-        require(not forgets, "it forgets what it saw at first")
+        require(not forgets, "it forgets its first observation")
         acted, state = _played(algorithm, episodes[:2], [True, True])
         _, after = _played(algorithm, episodes[1:], [True, False], state)
         kept = "an episode's begin does not empty its memory"

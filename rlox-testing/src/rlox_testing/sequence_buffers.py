@@ -80,7 +80,7 @@ def _require_batch(batch: dict[str, Any], totals: Any) -> None:
     require(stored.all(), "rows must be among the last that fit of their stream")
     same = (batch["obs"] == (numbers % 256)[..., None, None]).all()
     same &= (batch["is_first"] == (numbers % 5 == 0)).all()
-    require(same, "the fields of a row are mixed up; a buffer must copy what it is given")
+    require(same, "the fields of a row are mixed up; a buffer must copy its input")
 
 
 @check
