@@ -6,12 +6,10 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from rich import box
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+if TYPE_CHECKING:
+    from rich.console import Console
 
 NOTICES = logging.getLogger("rlox.notice")
 """Logger of notices: not problems, but useful facts such as a Ray cluster's address."""
@@ -29,6 +27,8 @@ def show_notices() -> None:
 
 def console(file: TextIO | None = None) -> Console:
     """Return a console on a file; ``None`` is the current stdout."""
+    from rich.console import Console  # slow, and a line needs none
+
     width = None if (file or sys.stdout).isatty() else PIPE_WIDTH
     return Console(file=file, highlight=False, width=width)
 
@@ -40,6 +40,8 @@ def print_progress(text: str, file: TextIO | None = None) -> None:
 
 def print_pairs(pairs: Mapping[str, str], file: TextIO | None = None, *, width: int = 0) -> None:
     """Print names, padded to ``width`` columns, and values; long values are not cut."""
+    from rich.markup import escape
+
     out, width = console(file), max(width, *map(len, pairs))
     for name, value in pairs.items():
         out.print(f"[dim]{name:<{width}}[/]  {escape(value)}", soft_wrap=True)
@@ -58,6 +60,10 @@ def print_table(
         rows: one text per column each.
         whole: columns whose texts are never broken into lines.
     """
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False)
     for column in columns:
         name = column in ("name", "option")

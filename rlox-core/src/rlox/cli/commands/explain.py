@@ -11,9 +11,7 @@ import typer
 
 from rlox import registry
 from rlox.cli.app import hidden_commands, plugin_commands
-from rlox.cli.flags import all_fields, default_text, documentation
 from rlox.cli.output import console, print_pairs, print_table, print_warning
-from rlox.config.presets import list_presets
 from rlox.errors import ConfigError
 from rlox.registry.table import get_registry, resolve
 
@@ -72,6 +70,8 @@ def _entries(hook: str) -> list[dict[str, str]]:
 
 def _list_presets(as_json: bool) -> None:
     """Print the presets with their expected scores and the sources of these."""
+    from rlox.config.presets import list_presets
+
     found = list_presets()
     if as_json:
         typer.echo(json.dumps([preset.model_dump() for preset in found], indent=2))
@@ -116,7 +116,6 @@ def explain_command(
         return
     spec = registry.spec(algorithm)
     registration = registry.get_registry().get("rlox_algorithms", algorithm)
-    fields = all_fields(registry.config_class(algorithm))
     print_pairs(
         {
             spec.name: spec.summary,
@@ -126,6 +125,9 @@ def explain_command(
         },
         width=12,
     )
+    from rlox.cli.flags import all_fields, default_text, documentation  # slow
+
+    fields = all_fields(registry.config_class(algorithm))
     if env is not None:
         print_pairs(_choices(algorithm, env, config), width=12)
     rows: list[tuple[str, ...]] = []
