@@ -31,7 +31,8 @@ import rlox
 import stable_baselines3
 import torch
 from measure import machine, peak_mib, ratio_summary, summary, write
-from rlox_simulators.atari import AtariOptions, AtariVecEnv
+from rlox_simulators.atari import AtariVecEnv
+from rlox_simulators.options import AtariOptions
 from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.vec_env import VecFrameStack
 from torch import nn

@@ -28,7 +28,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from measure import interleave, interleave_counted, machine, ratio_summary, summary, write
 from rlox.envs.gymnasium import GymVecEnv
-from rlox_simulators.atari import AtariOptions, AtariVecEnv
+from rlox_simulators.atari import AtariVecEnv
+from rlox_simulators.options import AtariOptions
 from rlox_simulators.mujoco import TASKS as TASKS_BY_ID
 from rlox_simulators.mujoco import MujocoOptions, make_vec_env
 

@@ -208,7 +208,7 @@ class RolloutBatch:
 
 @torch.no_grad()
 def estimate_advantages(
-    unroll: Unroll,
+    unroll: Unroll | RolloutBatch,
     policy: Any,
     gamma: float,
     gae_lambda: float,
@@ -223,7 +223,7 @@ def estimate_advantages(
     truncation; A_{t+1} counts after neither.
 
     Args:
-        unroll: T steps of N envs.
+        unroll: T steps of N envs; a batch, which has advantages, is returned as it is.
         policy: estimates values with ``get_value(obs)``, unless the unroll has them.
         gamma: discount γ in [0, 1].
         gae_lambda: trace decay λ in [0, 1].
@@ -237,6 +237,8 @@ def estimate_advantages(
         Schulman et al. 2016, "High-dimensional continuous control using generalized advantage
         estimation", eq. 16; truncated as in Schulman et al. 2017, eq. 11 and 12.
     """
+    if isinstance(unroll, RolloutBatch):
+        return unroll
     if unroll.values is None:
         unroll = add_values(unroll, policy.get_value)
     assert unroll.values is not None

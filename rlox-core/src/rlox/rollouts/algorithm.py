@@ -295,9 +295,8 @@ class RolloutAlgorithm(Algorithm):
     def rollout(self, hooks: Hooks) -> tuple[RolloutBatch | Unroll, dict[str, float]]:
         """Return the data to learn from, and metrics of it."""
         cfg = self.config
-        batch = self.learner.collect(cfg.n_steps, hooks)
-        if isinstance(batch, Unroll):
-            batch = estimate_advantages(batch, self.policy, cfg.gamma, cfg.gae_lambda, self._gae)
+        unroll = self.learner.collect(cfg.n_steps, hooks)
+        batch = estimate_advantages(unroll, self.policy, cfg.gamma, cfg.gae_lambda, self._gae)
         return batch, {"explained_variance": batch.explained_variance()}
 
     def _objective(self, rates: Mapping[str, float]) -> Objective:

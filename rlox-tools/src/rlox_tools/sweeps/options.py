@@ -13,13 +13,14 @@ from rlox.errors import ConfigError
 
 Jobs = Annotated[
     int | None,
-    typer.Option(help="runs of a sweep at once  [default: one per core]", min=1, metavar="N"),
+    typer.Option(
+        help="Number of a sweep's runs at once; left out: one per core.", min=1, metavar="N"
+    ),
 ]
 On = Annotated[
     str | None,
     typer.Option(
-        help="where the runs of a sweep are executed: ray or ray:HOST:PORT  "
-        "[default: this machine]",
+        help="Where a sweep's runs are executed: ray or ray:HOST:PORT; left out: on this machine.",
         metavar="PLACE",
     ),
 ]

@@ -38,7 +38,7 @@ EnvAgain = Annotated[
     str | None, typer.Option(help="Id of the env; left out: the one trained on.", metavar="ID")
 ]
 Best = Annotated[
-    bool, typer.Option("--best", help="Of a run folder, take the best checkpoint by --eval-freq.")
+    bool, typer.Option("--best", help="Take a run folder's best checkpoint by --eval-freq.")
 ]
 Sampled = Annotated[
     bool, typer.Option("--stochastic", help="Sample actions instead of taking the mode.")
