@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import rlox
 from rlox.algorithms import DQN, PPO
+from rlox.callbacks import EvalCallback
 from torch import nn
 
 AT_THE_COMMAND_LINE = {
@@ -23,6 +24,15 @@ AT_THE_COMMAND_LINE = {
     "train ppo --env dm_control/walker-walk-v0": "Have you installed the proper package",
     "train ppo --env nowhere:MyEnv": "No module named 'nowhere'",
     "train mappo --env mpe2/simple_spred_v3": "did you mean 'mpe2/simple_spread_v3'",
+    "train ppo --env simple_spread_v3": "did you mean 'mpe2/simple_spread_v3'?",
+    "train mappo --env pistonball_v6": "as in 'sisl/pistonball_v6', and trained by 'mappo'",
+    # other programs' habits
+    "ppo --env CartPole-v1": "did you mean 'rlox train ppo'?",
+    "train --algo ppo": "name it without a flag, as in rlox train ppo --env CartPole-v1",
+    "train ppo CartPole-v1": "'CartPole-v1' stands without its flag, as in --env CartPole-v1",
+    "train ppo --env CartPole-v1 --verbose 1": "or --logger console",
+    "train dreamer_v3 --env CartPole-v1 --net-arch 64": "--net-arch; here it is --hidden\n",
+    "train grpo --model . --reward a:b --num-generations 8": "here it is --group-size",
     # what does not learn there
     "train sac --env CartPole-v1": "needs continuous actions, a Box, got Discrete(2); DQN",
     "train dqn --env Pendulum-v1": "needs Discrete actions, got Box(-2.0, 2.0, (1,), float32); SAC",
@@ -30,7 +40,7 @@ AT_THE_COMMAND_LINE = {
     "train mappo --env mpe2/simple_spread_v3 --n-agents 7": "the env has 3 agents (agent_0",
     "train grpo --env CartPole-v1": "no such option: --env",
     # options
-    "train ppo --env Pendulum-v1 --gammma 0.9": "--gammma (Possible options: --gamma)",
+    "train ppo --env Pendulum-v1 --gammma 0.9": "no such option: --gammma; did you mean '--gamma'?",
     "train ppo --env CartPole-v1 --learning-rate -1": "expected values in [0.0, 1.0], got '-1'",
     "train ppo --env CartPole-v1 --learning-rate fast": "'linear(start, end)'",
     "train ppo --env CartPole-v1 --batch-size 100000": "exceeds the rollout's n_envs * n_steps",
@@ -126,6 +136,17 @@ IN_PYTHON = {
     ),
     "an env in a config": (
         lambda: ppo(config={"env": "CartPole-v1"}), "'env' for PPOConfig; the env is not an option",
+    ),
+    "a policy's name": (lambda: PPO("MlpPolicy", "CartPole-v1"), "leave it out, as in PPO('CartP"),
+    "learn": (lambda: ppo().learn(1000), "PPO has no 'learn'; it is train(total_timesteps)"),
+    "load": (lambda: PPO.load("a.zip"), "PPO has no 'load'; it is from_checkpoint(path)"),
+    "another's option": (lambda: ppo(clip_range=0.1), "'clip_range' for PPOConfig; here it is "),
+    "a callback's path": (
+        lambda: EvalCallback(best_model_save_path="a"), "it is EvalCallback(best_model_path=...)",
+    ),
+    "a function as schedule": (
+        lambda: ppo(learning_rate=lambda left: 1e-3 * left),
+        "pass functions of the steps done as schedules={'learning_rate': function}",
     ),
     "none in a file": (lambda: ppo(config={"target_kl": "none"}), "'none'; None is null in a file"),
     "a network that cannot learn": (

@@ -110,8 +110,7 @@ REFUSALS = [
      "hidden: expected a number, not a truth value, got (64, True)"),
     ({"hidden": []},
      "hidden: expected one or more widths from 1 to 8192, such as 64 or 64,64, got []"),
-    ({"net_arch": [64]}, "unknown option 'net_arch' for DemoConfig; layers are made by hidden, "
-     "such as hidden=(64, 64)"),
+    ({"net_arch": [64]}, "unknown option 'net_arch' for DemoConfig; here it is hidden"),
     ({"device": ""}, "device: expected at least 1 character, got ''"),
     ({"n_envs": 10_000, "n_steps": 99}, "n_envs 10000 and n_steps 99 are too many"),
     ({"n_envs": 0, "gamma": 2.0, "foo": 1},

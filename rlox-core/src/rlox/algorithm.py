@@ -24,7 +24,7 @@ from rlox.config.composition import local_options, plugin_fields, selection
 from rlox.config.model import UNSET, Config
 from rlox.config.presets import full_name
 from rlox.envs.evaluation import MAX_STEPS, EvaluationResult, evaluate
-from rlox.errors import ConfigError, EnvError
+from rlox.errors import ConfigError, EnvError, suggest
 from rlox.logging import LoggerCallback, LoggerList
 from rlox.logging.base import require_logger
 from rlox.ranks import RANKS, agreed_seed, own_rank
@@ -334,6 +334,19 @@ class _Option:
         return self if algorithm is None else getattr(algorithm.config, self.name)
 
 
+class _Foreign:
+    # not __getattr__, with which type checkers would accept any name
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, _: object, cls: type[Any]) -> NoReturn:
+        raise AttributeError(f"{cls.__name__} has no '{self.name}'{suggest(self.name, ())}")
+
+
+for _name in ("learn", "load"):
+    setattr(Algorithm, _name, _Foreign(_name))
+
+
 def _freeing_where_it_fails(constructor: Callable[..., None]) -> Callable[..., None]:
     """Wrap the constructor of an algorithm so that it frees its resources when it fails.
 
@@ -349,6 +362,8 @@ def _freeing_where_it_fails(constructor: Callable[..., None]) -> Callable[..., N
         if type(self).__init__ is construct:  # not again in the constructors of its bases
             _require_declarations(type(self))
         names, cls = type(self).arguments, type(self).__name__
+        if args and isinstance(args[0], str) and (hint := suggest(args[0], ())):
+            raise ConfigError(f"{cls} takes no '{args[0]}'{hint}")
         if names:
             if twice := set(kwargs).intersection(names[: len(args)]):
                 raise TypeError(f"{cls} got {sorted(twice)[0]} twice: in its place and by its name")

@@ -90,18 +90,65 @@ class LoggerError(RloxError, RuntimeError):
     """A service for metrics refuses them, or a file of metrics is damaged."""
 
 
+_LAYERS = ("hidden", "critic_hidden", "activation", "layer_norm", "conv", "gain", "shared")
+_EPSILON = ("epsilon",)
+_NO_ENV = "the env is not an option: pass env=…, or --env, next to the config"
+_NO_POLICY = "networks follow from the spaces and options: leave it out, as in PPO('CartPole-v1')"
+_NO_ALGORITHM = "name it without a flag, as in rlox train ppo --env CartPole-v1"
+_STEPS = "the length is the argument of train(), or --total-timesteps"
+_BEST = "it is EvalCallback(best_model_path=...); with --eval-freq runs keep the best"
+
+FOREIGN: dict[str, tuple[str, ...] | str] = {
+    **dict.fromkeys(("env", "env_id"), _NO_ENV),
+    **dict.fromkeys(("MlpPolicy", "CnnPolicy", "MultiInputPolicy", "MlpLstmPolicy"), _NO_POLICY),
+    **dict.fromkeys(("algo", "algorithm"), _NO_ALGORITHM),
+    **dict.fromkeys(("activation_fn", "hidden_dim", "hidden_size", "hidden_sizes", "layers",
+                     "net_arch", "policy_kwargs"), _LAYERS),
+    **dict.fromkeys(("exploration_fraction", "exploration_initial_eps", "exploration_final_eps"),
+                    _EPSILON),
+    **dict.fromkeys(("timesteps", "total_steps", "total_timesteps"), _STEPS),
+    "learn": "it is train(total_timesteps)",
+    "load": "it is from_checkpoint(path)",
+    "best_model_save_path": _BEST,
+    "verbose": "metrics are shown by logger='console' of rlox.make, or --logger console",
+    "tensorboard_log": "it is logger='tensorboard' of rlox.make, or --logger tensorboard",
+    "clip_range": ("clip_eps",),
+    "clip_range_vf": ("vf_clip_eps",),
+    "num_generations": ("group_size",),
+    "beta": ("kl_coef",),
+    "max_completion_length": ("max_new_tokens",),
+    "per_device_train_batch_size": ("batch_size", "prompts_per_rollout"),
+    "reward_funcs": "it is reward_fn=, or --reward",
+    "train_dataset": "it is dataset=, or --dataset",
+}  # fmt: skip
+"""Other libraries' words for what rlox calls by other names, or does otherwise."""
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the nearest known names, or an empty string.
 
+    For a word of :data:`FOREIGN` it is rlox's counterpart.
+
     Args:
         name: the user's text.
-        known: every valid name.
+        known: every valid name; flags such as ``--n-envs`` if ``name`` is one.
     """
+    known = list(known)
+    plain = {_plain(candidate): candidate for candidate in known}
+    meant = FOREIGN.get(_plain(name), ())
+    if isinstance(meant, str):
+        return f"; {meant}"
+    if ours := [plain[each] for each in meant if each in plain]:
+        return f"; here it is {', '.join(ours)}"
     by_lower = {candidate.lower(): candidate for candidate in known}
     matches = get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
     if not matches:
         return ""
     return "; did you mean " + " or ".join(f"'{by_lower[match]}'" for match in matches) + "?"
+
+
+def _plain(flag: str) -> str:
+    return flag.removeprefix("--").replace("-", "_")
 
 
 def requirement(extra: str) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from rlox.config.model import require_integer
+from rlox.errors import FOREIGN, suggest
 
 Phase = Literal["collect", "learn", "callbacks", "other"]
 """A training's current work: stepping envs and acting, learning from the collected data, calling
@@ -27,6 +29,14 @@ class Callback:
     saves_training: ClassVar[bool] = False
     """Whether ``on_iteration_end`` saves the training: it is then called after the other callbacks,
     so that it saves the results of their work on the iteration too."""
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *_: Any, **given: Any) -> Callback:
+            """Refuse other libraries' names of arguments."""
+            for name in given.keys() & FOREIGN.keys() - inspect.signature(cls.__init__).parameters:
+                raise TypeError(f"{cls.__name__} has no argument '{name}'{suggest(name, ())}")
+            return super().__new__(cls)
 
     def listens(self, event: str) -> bool:
         """Return whether it handles ``event`` of rlox's loop; events without handlers cost nothing.

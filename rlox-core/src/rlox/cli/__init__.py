@@ -10,7 +10,7 @@ from typing import Any, TextIO, cast
 import typer
 
 from rlox.cli.output import PipeSafeStdout
-from rlox.errors import RloxError, missing_extra, name_clash
+from rlox.errors import RloxError, missing_extra, name_clash, suggest
 
 __all__ = ["main"]
 
@@ -67,7 +67,10 @@ def _text_of(error: typer.TyperException) -> str:
     known = get_registry().names("rlox_run_options")
     if option in SWEEPS and sys.argv[1] in ("train", "resume") and "sweeps" not in known:
         return str(missing_extra(f"the option {option}", "tools"))
-    message = error.format_message()
+    message, ctx = error.format_message(), getattr(error, "ctx", None)
+    if ctx is not None and hasattr(error, "possibilities"):
+        flags = [flag for parameter in ctx.command.get_params(ctx) for flag in parameter.opts]
+        message = f"no such option: {option}{suggest(option, flags)}"
     return (message[:1].lower() + message[1:]).removesuffix(".")
 
 

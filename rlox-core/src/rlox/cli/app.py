@@ -71,6 +71,8 @@ class CommandGroup(TyperGroup):
             app = get_registry().get("rlox_commands", cmd_name).build()
         else:
             near = suggest(cmd_name, self.list_commands(ctx))
+            if cmd_name.lower() in get_registry().names("rlox_algorithms"):
+                near = f"; did you mean 'rlox train {cmd_name.lower()}'?"
             raise UnknownNameError(f"no such command '{cmd_name}'{near}")
         command = typer.main.get_command(app)
         command.name = cmd_name

@@ -42,6 +42,13 @@ SELECTED = "Options of the selected env backend or buffer"
 class GroupedCommand(TyperCommand):
     """A command whose help groups the options; options without a group belong to the run."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse, and refuse a word without its flag before a missing flag."""
+        _, words, _ = self.make_parser(ctx).parse_args(list(args))
+        if words:
+            ctx.fail(f"'{words[0]}' stands without its flag, as in --env {words[0]}")
+        return super().parse_args(ctx, args)
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write a section for each group."""
         headings = dict.fromkeys([*GROUPS.values(), SELECTED])

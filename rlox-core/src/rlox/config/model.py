@@ -244,29 +244,13 @@ UNSET = Unset.UNSET
 """Default of an argument that is left to the config."""
 
 
-_NO_OPTIONS = dict.fromkeys(
-    ("env", "env_id"), "; the env is not an option: pass env=…, or --env, next to the config"
-)
-"""Advice for words that are often mistaken for options."""
-
-_LAYERS = ("hidden", "critic_hidden", "activation", "layer_norm", "conv", "gain", "shared")
-_NETWORKS = (
-    "activation_fn", "hidden_dim", "hidden_size", "hidden_sizes", "layers", "net_arch",
-    "policy_kwargs",
-)  # fmt: skip
-"""Other libraries' names for :data:`_LAYERS`."""
-
-
 def _lines(error: ValidationError, cls: type[Config]) -> list[str]:
     lines = []
     for problem in error.errors():
         name = str(problem["loc"][0]) if problem["loc"] else ""
         value, cause = problem["input"], problem.get("ctx", {}).get("error")
         if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
-            remedy = _NO_OPTIONS.get(name) or suggest(name, cls.model_fields)
-            layers = [each for each in _LAYERS if each in cls.model_fields]
-            if layers and name in _NETWORKS:
-                remedy = f"; layers are made by {', '.join(layers)}, such as hidden=(64, 64)"
+            remedy = suggest(name, cls.model_fields)
             lines.append(f"unknown option '{name}' for {cls.__name__}{remedy}")
         elif problem["type"] == "missing" and len(problem["loc"]) == 1:
             lines.append(f"option '{name}' is missing")
@@ -281,6 +265,8 @@ def _lines(error: ValidationError, cls: type[Config]) -> list[str]:
             line = f"{name}: expected {expected}, got {_shown(value)}"
             if isinstance(value, str) and value.lower() == "none":
                 line += "; None is null in a file"
+            if callable(value) and name in cls.schedule_bounds:
+                line += f"; pass functions of the steps done as schedules={{'{name}': function}}"
             if line not in lines:
                 lines.append(line)
     return lines

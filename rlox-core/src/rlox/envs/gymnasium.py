@@ -13,8 +13,11 @@ import inspect
 import itertools
 import os
 import pickle
+import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from operator import setitem
 from typing import Any, Literal
 
@@ -29,6 +32,7 @@ from rlox.envs.teams import several_agents
 from rlox.envs.workers.arena import register_here
 from rlox.errors import EnvError, suggest
 from rlox.protocols import MultiAgentVecEnv, VecEnv, VecEnvStep
+from rlox.registry.table import get_registry
 from rlox.spaces.rows import (
     MASK_KEY,
     NUMBERS,
@@ -368,7 +372,7 @@ def _vectorize(
             [partial(build, first_number + i) for i in range(count)],
             autoreset_mode=AutoresetMode.SAME_STEP,
         )
-    except (gymnasium.error.Error, ModuleNotFoundError) as error:
+    except (gymnasium.error.Error, ImportError) as error:
         reason = str(error).removesuffix(".")
         raise EnvError(f"env '{env}' cannot be built: {reason}{_remedy(env, error)}") from None
     _require_distinct(vector.envs)
@@ -413,6 +417,18 @@ def _remedy(env: EnvLike, error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError) and ":" in str(env):
         return "; if the module lies in the working folder, set PYTHONPATH=."
     if isinstance(error, (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound)):
+        with suppress(ImportError):
+            import_module("ale_py")  # registers its games
+        specs = [b.spec for b in get_registry().usable("rlox_env_backends")]
+        known = {*gymnasium.registry, *(env_id for spec in specs for env_id in spec.env_ids)}
+        name = str(env)
+        if meant := sorted(each for each in known if each.endswith(f"/{name}")):
+            return f"; did you mean '{meant[0]}'?"
+        if re.fullmatch(r"[a-z_0-9]+_v\d+", name):
+            return (
+                f"; PettingZoo's envs are named with their package, as in 'sisl/{name}', and "
+                "trained by 'mappo'"
+            )
         return f" (if a module of yours registers it, name that too: 'module:{env}')"
     return ""
 
