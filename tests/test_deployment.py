@@ -258,7 +258,7 @@ def test_a_changed_weight_is_detected(suffix, tmp_path):
 
 
 def test_the_command_writes_what_the_function_does(suffix, tmp_path):
-    """From a checkpoint; the file acts as it does."""
+    """From a checkpoint; the file acts as it does, also in rlox eval."""
     algorithm = rlox.make("ppo", env="CartPole-v1", seed=1, n_envs=2, n_steps=16, batch_size=32)
     algorithm.train(64)
     checkpoint, path = tmp_path / "final.safetensors", tmp_path / f"policy.{suffix}"
@@ -268,6 +268,10 @@ def test_the_command_writes_what_the_function_does(suffix, tmp_path):
     assert "bytes" in result.output
     obs = np.random.default_rng(8).normal(size=(STEPS, 4)).astype(np.float32)
     require_same(rlox.load_policy(path).predict(obs), algorithm.predict(obs))
+    words = ["--env", "CartPole-v1", "--episodes", "2", "--json"]
+    found = [CliRunner().invoke(build_app(), ["eval", str(file), *words]).output.partition("mean")
+             for file in (path, checkpoint)]  # fmt: skip
+    assert found[0][1:] == found[1][1:] != ("", "")
 
 
 def _externally(model):

@@ -44,8 +44,8 @@ CALLS = [
      "unknown callback 'evl'; did you mean 'eval'? (installed: checkpoint, early-stopping, eval, "
      "progress, timing)"),
     (lambda c: rlox.make("counting", "X", logger="jsnl"), UnknownNameError,
-     "unknown logger 'jsnl'; did you mean 'jsonl'? (installed: console, csv, jsonl, mlflow, "
-     "tensorboard, wandb)"),
+     "unknown logger 'jsnl'; did you mean 'jsonl' or 'json'? (installed: console, csv, json, "
+     "jsonl, mlflow, tensorboard, wandb)"),
     (lambda c: registry.get_registry().get("rlox_env_backends", 3), TypeError,
      "the name of the env backend must be text, got 3"),
     # config files

@@ -80,6 +80,9 @@ class Algorithm(ABC):
     length_unit: ClassVar[str] = "env steps"
     """Unit of the lengths of episodes."""
 
+    return_name: ClassVar[str] = "return"
+    """What evaluations print before the return, such as ``"accuracy"``."""
+
     env_required: ClassVar[bool] = True
     """Whether an env is the constructor's first argument; if not, it is the keyword ``env``."""
 
@@ -134,6 +137,10 @@ class Algorithm(ABC):
         """A replay buffer or exploration that the user passed, by argument."""
         self.clock = Progress(self.step_unit, counters=dict.fromkeys(self.counters, 0))
         self.streams = SeedStreams(seed, own_rank())
+
+    def __repr__(self) -> str:
+        on = "" if self.env_source is None else f" on {self.env_source}"
+        return f"<{type(self).__name__}{on} after {self.clock.steps:,} {self.clock.unit_text}>"
 
     @property
     def env_id(self) -> Any:

@@ -17,7 +17,7 @@ import stat
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from html import escape
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TextIO, overload
@@ -195,7 +195,8 @@ def write_atomically(path: Path, data: bytes, *, sync: bool = True) -> None:
             os.fsync(file.fileno())
         temporary.replace(target)
     except BaseException as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # in a folder that cannot be written
+            temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename in (None, str(temporary)):
             # a full disk's error names no file
             raise type(error)(error.errno, error.strerror, str(path)) from error

@@ -108,12 +108,16 @@ def test_within_a_long_iteration(monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "10/100 env steps, 1 env steps/s, no episode finished yet"
     assert [line.split("/")[0] for line in lines] == ["10", "30", "70"]
+    clock.now, algorithm.clock.target = 300.0, 1000
+    printing.on_iteration_end(step=800, algo=algorithm, metrics={"mean_reward": 1.0})
+    shown = "800/1,000 env steps, 4 env steps/s, return 1.0"  # since the start, as at the end
+    assert capsys.readouterr().out == f"{shown}\n"
 
 
 @pytest.mark.parametrize(
     ("text", "steps", "seconds"),
     [("30s", 0, 30.0), ("0.5 s", 0, 0.5), ("5min", 0, 300.0), ("2h", 0, 7200.0), ("0", 0, 0.0),
-     ("50000", 50_000, 0.0)],
+     ("50000", 50_000, 0.0), ("5e4", 50_000, 0.0), ("0.5M", 500_000, 0.0), ("1k", 1_000, 0.0)],
 )  # fmt: skip
 def test_times_and_steps(text, steps, seconds):
     """A unit makes it a time."""

@@ -164,7 +164,7 @@ def test_what_cannot_be_resumed_is_reported(run):
     finished = run("resume", "whole")
     assert (finished.code, finished.out) == (2, "")
     assert "error: the run 'whole' is finished; to train its agent further, load" in finished.err
-    assert "'none' is not a run folder: it has no run.json" in run("resume", "none").err
+    assert "'none' is not a run folder: it does not exist" in run("resume", "none").err
     crash_after("cut", 0)
     before = Path("cut/metrics.jsonl").read_bytes()
     assert "holds no checkpoint to resume from" in run("resume", "cut").err

@@ -6,6 +6,7 @@ import json
 import pytest
 from rlox.errors import LoggerError
 from rlox.logging import ConsoleLogger, CsvLogger, JsonlLogger
+from rlox.logging.files import PrintedJsonLogger
 
 
 def rows(path):
@@ -59,8 +60,9 @@ def test_csv_rewinds_both_tables(tmp_path, write):
     assert rows(tmp_path / "evaluations.csv") == []
 
 
-def test_jsonl_has_one_object_a_line(tmp_path, write):
-    """Every row is strict JSON; a value that does not exist yet is null."""
+def test_jsonl_has_one_object_a_line(tmp_path, write, capsys):
+    """Every row is strict JSON; a value that does not exist yet is null; the same on stdout."""
+    write(PrintedJsonLogger(tmp_path))
     write(JsonlLogger(tmp_path / "new" / "folder"))
     lines = (tmp_path / "new" / "folder" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line, parse_constant=pytest.fail) for line in lines] == [
@@ -68,6 +70,7 @@ def test_jsonl_has_one_object_a_line(tmp_path, write):
         {"kind": "eval", "step": 8, "mean_reward": 12.0},
         {"kind": "train", "step": 16, "mean_reward": 3.25, "loss": 0.25},
     ]
+    assert capsys.readouterr().out.splitlines() == lines
 
 
 def test_jsonl_rewinds_to_the_end_of_an_iteration(tmp_path):

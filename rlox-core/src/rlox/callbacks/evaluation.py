@@ -98,8 +98,9 @@ class EvalCallback(Callback):
         self.eval_results.append((step, result.mean_return))
         if self.verbose:
             unit = getattr(getattr(algo, "clock", None), "unit_text", "env steps")
+            name = getattr(algo, "return_name", "return")
             print(
-                f"evaluation at {step} {unit}: return {result.mean_return:.1f} ± "
+                f"evaluation at {step} {unit}: {name} {result.mean_return:.1f} ± "
                 f"{result.std_return:.1f} over {self.n_eval_episodes} episodes"
             )
         logger, callbacks = getattr(algo, "logger", None), getattr(algo, "callbacks", None)

@@ -7,9 +7,12 @@ flag, a file and a keyword argument are checked by the same code.
 from __future__ import annotations
 
 import inspect
+import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import typer
@@ -19,8 +22,25 @@ from typer.core import TyperCommand
 
 from rlox.config.composition import plugin_fields
 from rlox.config.files import parse_yaml
-from rlox.config.model import GROUPS, Config, group_of
+from rlox.config.model import GROUPS, Config, group_of, types_in
 from rlox.config.schedules import Linear, Piecewise
+
+
+def whole_number(text: Any, at_least: int = 0) -> int:
+    """Return the number in a text such as ``500000``, ``5e5``, ``500k`` or ``0.5M``.
+
+    Raises:
+        typer.BadParameter: it is not such a text, or below the bound.
+    """
+    found = re.fullmatch(r"(\d[\d_]*(?:\.\d+)?(?:e\+?\d\d?)?)([km]?)", str(text), re.IGNORECASE)
+    number = Decimal(found[1]) * {"": 1, "k": 10**3, "m": 10**6}[found[2].lower()] if found else -1
+    if number != int(number) or number < at_least:
+        raise typer.BadParameter(
+            f"expected a whole number of at least {at_least}, such as 500000, 5e5 or 500k, got "
+            f"'{text}'"
+        )
+    return int(number)
+
 
 METAVARS: dict[Any, str] = {
     int: "INTEGER",
@@ -122,6 +142,9 @@ def _value(field: FieldInfo, value: Any) -> Any:
         return value
     if value.lower() == "none" and type(None) in typing.get_args(field.annotation):
         return None
+    if types_in(field.annotation) <= {int, type(None)}:
+        with suppress(typer.BadParameter):
+            return whole_number(value)
     if value[:1] in ("[", "{"):
         try:
             return parse_yaml(value)

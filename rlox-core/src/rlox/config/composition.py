@@ -80,6 +80,27 @@ def composed_class(cls: ClassT, values: Mapping[str, Any]) -> ClassT:
     return cast("ClassT", _compose(cls, tuple(chosen))) if chosen else cls
 
 
+def with_env_backend(cls: type[Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Select the env backend whose options are given, among those that ``"auto"`` takes.
+
+    Args:
+        cls: a config class.
+        values: options by name.
+    """
+    unknown = values.keys() - cls.model_fields.keys()
+    if values.get("env_backend", "auto") != "auto":
+        return values
+    if "env_backend" in cls.selected_names:  # this function has made the class
+        return {**values, "env_backend": cls.selected_names["env_backend"]}
+    for field, registration, fields in plugin_fields(cls) if unknown else ():
+        found = registration.spec
+        if field == "env_backend" and (found.env_ids or found.env_prefixes):
+            given = ((values[name], fields[name]) for name in unknown & fields.keys())
+            if any(str(value) != str(info.get_default()) for value, info in given):
+                return {**values, "env_backend": found.name}
+    return values
+
+
 def selection(config: Any, field: str) -> Selection:
     """Return the plugin that a field of a config selects, with its options in one object.
 

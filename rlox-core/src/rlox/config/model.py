@@ -280,12 +280,12 @@ def _shown(value: Any) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
-def _types(annotation: Any) -> set[Any]:
+def types_in(annotation: Any) -> set[Any]:
     """Return the members of a union or a sequence, nested ones included; else the type itself."""
     several = typing.Union, types.UnionType, typing.Annotated, tuple, list
     if typing.get_origin(annotation) not in several:
         return {annotation}
-    return set().union(*(_types(member) for member in typing.get_args(annotation)))
+    return set().union(*(types_in(member) for member in typing.get_args(annotation)))
 
 
 class Config(BaseModel):
@@ -328,7 +328,7 @@ class Config(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _refuse_bool_as_number(cls, value: Any, info: ValidationInfo) -> Any:
-        allowed = _types(cls.model_fields[str(info.field_name)].annotation)
+        allowed = types_in(cls.model_fields[str(info.field_name)].annotation)
         if _holds_bool(value) and bool not in allowed and allowed & {int, float}:
             raise ValueError("a number, not a truth value")
         return value

@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from rlox.config.composition import with_env_backend
 from rlox.config.files import parse_yaml
 from rlox.errors import ConfigError, PluginConflictError, UnknownNameError, suggest
 from rlox.files import read_text
@@ -186,7 +187,7 @@ def full_name(algorithm: str, env: Any, name: str) -> str:
 
 
 def fill_in(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the options of the preset that the given options name; the given ones win.
+    """Add the options of the preset, and the env backend, that the given options ask for.
 
     Complete options, as recorded by a run, do not need their preset installed.
 
@@ -199,14 +200,14 @@ def fill_in(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """
     name = values.get("preset", NONE)
     if not isinstance(name, str) or name == NONE or "preset" not in cls.model_fields:
-        return dict(values)
+        return with_env_backend(cls, dict(values))
     if cls.model_fields.keys() <= values.keys():
         return dict(values)
     own = cls.composed_of or cls
     reference = f"{own.__module__}:{own.__qualname__}"
     specs = [each.spec for each in get_registry().usable("rlox_algorithms")]
     preset = preset_of([s.name for s in specs if s.config == reference], name)
-    return {**preset.options, **values}
+    return with_env_backend(cls, {**preset.options, **values})
 
 
 def read_presets(text: str) -> list[Preset]:

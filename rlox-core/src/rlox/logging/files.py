@@ -139,10 +139,7 @@ class JsonlLogger(MetricsLogger):
             file.write(line + "\n")
 
     def _log(self, kind: str, step: int, metrics: Metrics) -> None:
-        # JSON has no NaN: null means "no value yet"
-        row = {k: (v if math.isfinite(v) else None) for k, v in metrics.items()}
-        self._file.write(json.dumps({"kind": kind, "step": step, **row}) + "\n")
-        self._file.flush()
+        print(_json_line(kind, step, metrics), file=self._file, flush=True)
 
     def rewind(self, step: int) -> None:
         """Cut the file after the row of the iteration that ended at ``step``."""
@@ -163,6 +160,22 @@ class JsonlLogger(MetricsLogger):
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _json_line(kind: str, step: int, metrics: Metrics) -> str:
+    # JSON has no NaN: null means "no value yet"
+    row = {k: (v if math.isfinite(v) else None) for k, v in metrics.items()}
+    return json.dumps({"kind": kind, "step": step, **row})
+
+
+class PrintedJsonLogger(MetricsLogger):
+    """The lines of :class:`JsonlLogger`'s ``metrics.jsonl`` on standard output."""
+
+    def __init__(self, log_dir: str | Path) -> None:
+        """Print; no folder is needed."""
+
+    def _log(self, kind: str, step: int, metrics: Metrics) -> None:
+        print(_json_line(kind, step, metrics), flush=True)
 
 
 SHOWN_ROWS = 4

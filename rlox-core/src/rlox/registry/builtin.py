@@ -105,6 +105,9 @@ def rlox_loggers() -> Iterable[LoggerSpec]:
         "A line of metrics on standard output.",
         "rlox.logging.files:console_logger",
     )
+    yield LoggerSpec(
+        "json", "The lines of jsonl on standard output.", "rlox.logging.files:PrintedJsonLogger"
+    )
     yield LoggerSpec("jsonl", "One JSON object a line, metrics.jsonl.", "rlox.logging:JsonlLogger")
     yield LoggerSpec(
         "csv", "A table of the training metrics, metrics.csv.", "rlox.logging:CsvLogger"

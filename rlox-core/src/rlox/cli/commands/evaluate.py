@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rlox.cli.output import print_pairs, print_progress
 from rlox.cli.runs.options import Best, EnvAgain, PreferenceAgain, RewardAgain, Sampled, code_given
+from rlox.errors import ConfigError
 
 
 def eval_command(
     checkpoint: Annotated[
         Path,
         typer.Argument(
-            help="A checkpoint, or a run folder: its latest checkpoint, which is the final one "
-            "of a finished run."
+            help="A checkpoint, a policy file, or a run folder: its latest checkpoint, which is "
+            "the final one of a finished run."
         ),
     ],
     best: Best = False,
@@ -39,23 +40,33 @@ def eval_command(
     # slow, as they import gymnasium
     from rlox.cli.runs.folder import find_checkpoint
     from rlox.cli.runs.run import restore
+    from rlox.deployment import load_policy
+    from rlox.envs.evaluation import evaluate
 
     path = find_checkpoint(checkpoint, best=best)
-    algorithm = restore(path, env, code_given(reward, preference))
-    result = algorithm.run_episodes(n_episodes=episodes, deterministic=not stochastic, seed=seed)
+    asked: Any = {"n_episodes": episodes, "deterministic": not stochastic, "seed": seed}
+    unit, mean, done, progress = "env steps", "return", "", {}
+    if path.suffix in (".rlox", ".onnx"):
+        if env is None:
+            raise ConfigError(f"the policy file '{path}' names no env; pass --env")
+        policy = load_policy(path)
+        name, result = policy.data.algorithm, evaluate(policy, env, **asked)
+    else:
+        algorithm = restore(path, env, code_given(reward, preference))
+        result = algorithm.run_episodes(**asked)
+        name, env, clock = algorithm.name, algorithm.env_source, algorithm.clock
+        unit, mean, progress = algorithm.length_unit, algorithm.return_name, clock.progress()
+        done = f", {clock.steps:,} {clock.unit_text}"
     low, high = float(result.returns.min()), float(result.returns.max())
     length = float(result.lengths.mean())
-    clock = algorithm.clock
     agents = {name: float(found.mean()) for name, found in result.agent_returns.items()}
     if as_json:
         values = {
             "checkpoint": str(path),
-            "algorithm": algorithm.name,
-            "env": algorithm.env_source,
-            **clock.progress(),
-            "n_episodes": episodes,
-            "seed": seed,
-            "deterministic": not stochastic,
+            "algorithm": name,
+            "env": env,
+            **progress,
+            **asked,
             "mean": result.mean_return,
             "std": result.std_return,
             "min": low,
@@ -67,12 +78,11 @@ def eval_command(
         return
     print_pairs(
         {
-            "checkpoint": f"{path} ({algorithm.name}, {clock.steps:,} {clock.unit_text})",
-            **({} if algorithm.env_source is None else {"env": str(algorithm.env_source)}),
-            "return": f"{result.mean_return:.1f} ± {result.std_return:.1f} "
-            f"over {episodes} episodes",
+            "checkpoint": f"{path} ({name}{done})",
+            **({} if env is None else {"env": str(env)}),
+            mean: f"{result.mean_return:.1f} ± {result.std_return:.1f} over {episodes} episodes",
             "min, max": f"{low:.1f}, {high:.1f}",
-            "mean length": f"{length:.1f} {algorithm.length_unit}",
-            **{f"return of {name}": f"{mean:.1f}" for name, mean in agents.items()},
+            "mean length": f"{length:.1f} {unit}",
+            **{f"return of {agent}": f"{each:.1f}" for agent, each in agents.items()},
         }
     )

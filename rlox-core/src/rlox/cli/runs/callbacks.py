@@ -183,7 +183,8 @@ class ProgressLines(Callback):
 
     def on_training_start(self, **kwargs: Any) -> None:
         """Measure the speed from now on."""
-        self._mean, self._since, self._before = math.nan, time.monotonic(), kwargs["step"]
+        self._started = self._since = time.monotonic()
+        self._mean, self._before = math.nan, kwargs["step"]
 
     def on_pulse(self, **kwargs: Any) -> None:
         """Print a line if the last one was long ago."""
@@ -200,12 +201,16 @@ class ProgressLines(Callback):
             self._print(step, clock)
 
     def _print(self, step: int, clock: Progress) -> None:
-        now, unit = time.monotonic(), clock.unit_text
-        speed = (step - self._before) / (now - self._since)
-        self._since, self._before = now, step
-        shown = "no episode finished yet" if math.isnan(self._mean) else f"return {self._mean:.1f}"
+        self._since, unit = time.monotonic(), clock.unit_text
+        # as in the table at the end of the run
+        speed = (step - self._before) / (self._since - self._started)
         line = f"{step:,}/{clock.target:,} {unit}, {speed:,.0f} {unit}/s"
-        print_progress(f"{line}, {shown}" if clock.unit == "env_steps" else line, self._file)
+        if clock.unit != "env_steps":
+            line += "" if math.isnan(self._mean) else f", mean_reward {self._mean:.3g}"
+        else:
+            ended = not math.isnan(self._mean)
+            line += f", return {self._mean:.1f}" if ended else ", no episode finished yet"
+        print_progress(line, self._file)
 
 
 def measured_phases(algorithm: Algorithm) -> dict[str, dict[str, float]]:

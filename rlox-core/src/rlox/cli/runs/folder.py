@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -69,10 +70,17 @@ class RunFolder:
         """Make the folder and lock it for this process, until it ends in any way.
 
         Raises:
-            ConfigError: another process trains in it, or it holds a link or a named pipe.
+            ConfigError: another process trains in it, it cannot be written, or it holds a link or
+                a named pipe.
         """
         require_plain_folder(self.path)
-        self.path.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):
+            self.path.mkdir(parents=True, exist_ok=True)
+        if not os.access(self.path, os.W_OK):
+            raise ConfigError(
+                f"run folder '{self.path}' cannot be written; name another with --run-dir, or "
+                "resume a copy"
+            )
         with lock_file(self.path / ".lock") as held:
             if not held:
                 raise ConfigError(
@@ -130,7 +138,8 @@ class RunFolder:
         try:
             found = json.loads(read_text(path))
         except OSError:
-            raise ConfigError(f"'{self.path}' is not a run folder: it has no run.json") from None
+            found = "it has no run.json" if self.path.exists() else "it does not exist"
+            raise ConfigError(f"'{self.path}' is not a run folder: {found}") from None
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"'{path}' is damaged: {error}") from None
         if not isinstance(found, dict) or "status" not in found:

@@ -12,12 +12,14 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, TextIO
 
 import typer
 from pydantic import TypeAdapter, ValidationError
 
+from rlox.cli.flags import whole_number
 from rlox.cli.output import print_progress
 from rlox.errors import ConfigError, PluginWarning, RloxError
 from rlox.registry.table import get_registry
@@ -152,7 +154,7 @@ class RunOptions:
         typer.Option(
             help="env steps to train for, rounded up to whole iterations; with a dataset, "
             "gradient steps, like all steps below; with --preset by default the preset's",
-            min=1,
+            parser=lambda text: whole_number(text, at_least=1),
             metavar="STEPS",
         ),
     ] = 100_000
@@ -195,7 +197,9 @@ class RunOptions:
     eval_freq: Annotated[
         int,
         typer.Option(
-            help="env steps between evaluations; 0: only at the end", min=0, metavar="STEPS"
+            help="env steps between evaluations; 0: only at the end",
+            parser=whole_number,
+            metavar="STEPS",
         ),
     ] = 0
     eval_episodes: Annotated[
@@ -224,8 +228,8 @@ class RunOptions:
             ConfigError: the option is neither a number of steps nor a time.
         """
         text = self.checkpoint_freq
-        if re.fullmatch(r"\d+", text):
-            return int(text)
+        with suppress(typer.BadParameter):
+            return whole_number(text)
         if self.checkpoint_seconds:
             return 0
         raise ConfigError(

@@ -133,7 +133,7 @@ class Session:
         folder.end("finished", **clock.progress(), **evaluated)
         print_pairs(
             {
-                **_evaluation_line(**evaluated),
+                **_evaluation_line(algorithm.return_name, **evaluated),
                 **getattr(algorithm, "findings", dict)(),
                 clock.unit_text: f"{clock.steps:,}",
                 **({} if learner is None else {"learner": learner}),
@@ -165,11 +165,11 @@ class Session:
             print(message, file=self.log or sys.stderr)
 
 
-def _evaluation_line(evaluation: dict[str, Any] | None = None) -> dict[str, str]:
+def _evaluation_line(name: str, evaluation: dict[str, Any] | None = None) -> dict[str, str]:
     if evaluation is None:
         return {}
     mean, std, episodes = evaluation.values()
-    return {"evaluation return": f"{mean:.1f} ± {std:.1f} over {episodes} episodes"}
+    return {f"evaluation {name}": f"{mean:.1f} ± {std:.1f} over {episodes} episodes"}
 
 
 NEW_BUFFER = (
