@@ -52,6 +52,8 @@ AT_THE_COMMAND_LINE = {
     "train ppo --env CartPole-v1 --sweep learning_rat=1e-3": "did you mean 'learning_rate'?",
     "tune ppo --env CartPole-v1 --space gama=0.9,0.99": "did you mean 'gamma'?",
     "tune ppo --env CartPole-v1 --space gamma=log:0:1": "low > 0",
+    "train ppo --env CartPole-v1 --emulator-threads 3": "backend 'ale' has no 'CartPole-v1'",
+    "train ppo --env CartPole-v1 --run-dir /proc/a": "'/proc/a' cannot be written; name",
     # sizes
     "train ppo --env CartPole-v1 --frame-stack 2147483647": "it would take at least 32.0 GiB",
     "train sac --env Pendulum-v1 --buffer-size 1000000000000": "keep fewer transitions",
@@ -95,13 +97,23 @@ class FaultyEnv(gym.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        return np.zeros(3, np.float32), {}
+        return np.full(3, 7 * (self.fault == "start"), np.float32), {}
 
     def step(self, action):
         self.steps += 1
         wrong = float("nan") if self.steps > 20 else 0.0
         obs = np.full(3, wrong if self.fault == "observation" else 0.0, np.float32)
         return obs, wrong if self.fault == "reward" else 1.0, False, False, {}
+
+
+class OldEnv(FaultyEnv):
+    """An env of gym, whose reset takes no seed."""
+
+    def __init__(self):
+        super().__init__("reset")
+
+    def reset(self):
+        return np.zeros(3, np.float32)
 
 
 def train_on_fault(fault):
@@ -130,6 +142,19 @@ IN_PYTHON = {
     ),
     "a number as env": (lambda: rlox.make("ppo", env=3), "must be a gymnasium id, a callable"),
     "a function as callback": (lambda: ppo(callbacks=[print]), "got builtin_function_or_method"),
+    "an env with an old reset": (
+        lambda: rlox.make("ppo", env=OldEnv), "OldEnv.reset must take seed= and options=, but it ",
+    ),
+    "an observation outside its space": (
+        lambda: rlox.make("ppo", env=lambda: FaultyEnv("start")).train(1),
+        "env 0 began with 7.0, which Box(-1.0, 1.0, (3,), float32) does not hold; change it or",
+    ),
+    "an observation of NaN": (
+        lambda: ppo().predict(np.full(4, np.nan)), "obs must be finite, got NaN or an infinity",
+    ),
+    "a loss of no part": (
+        lambda: rlox.make("sac", env="Pendulum-v1", added_losses=len), "by part, policy or critic",
+    ),
     "an observation too short": (lambda: ppo().predict(np.zeros(3)), "(4,) or (B, 4), got (3,)"),
     "make's word for a checkpoint's env": (
         lambda: PPO.from_checkpoint("no.safetensors", env="CartPole-v1"), "takes env_id=..., got",

@@ -18,6 +18,15 @@ def test_no_episode_has_no_mean():
     assert statistics.finished == 0
 
 
+def test_envs_without_ends_are_reported_once():
+    """After 100,000 env steps of all envs together."""
+    statistics, none = EpisodeStatistics(2), np.zeros((49_999, 2), bool)
+    statistics.add(np.ones((49_999, 2)), none)
+    with pytest.warns(UserWarning, match="no episode has ended in 100,000 env steps"):
+        statistics.add(np.ones((1, 2)), none[:1])
+    statistics.add(np.ones((1, 2)), none[:1])
+
+
 def test_window_keeps_the_last_episodes():
     """Older episodes leave the means, not the count."""
     statistics = EpisodeStatistics(1, window=2)

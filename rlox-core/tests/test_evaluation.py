@@ -62,6 +62,12 @@ def test_result_equals_single_episodes():
     assert sorted(result.lengths.tolist()) == sorted(expected)
 
 
+def test_a_result_is_printed_in_short():
+    """For readers of a terminal; its repr has all numbers."""
+    result = EvaluationResult(np.array([1.0, 3.0]), np.array([5, 6]))
+    assert str(result) == "return 2.0 ± 1.0, min, max 1.0, 3.0, mean length 5.5 over 2 episodes"
+
+
 def test_copies_are_bounded_and_deterministic_is_passed_on():
     """No more copies than episodes, nor than asked for."""
     predictor = Constant()

@@ -62,7 +62,7 @@ class Reported:
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 def test_an_added_loss_is_minimised_and_logged(make: Callable[..., Any]) -> None:
     """It moves the parameters, and its mean is a metric under the function's name."""
-    plain, added = make(backend="torch"), make(added_losses={"policy": small_logits})
+    plain, added = make(backend="torch"), make(added_losses=small_logits)
     plain.train(64)
     metrics = added.train(64)
     assert metrics["small_logits"] > 0

@@ -365,8 +365,9 @@ class PPOLoss:
 AddedLoss = Callable[[Any, Any], Tensor]
 """Maps a module and its batch to a scalar, which is added to the module's loss."""
 
-Losses = Mapping[str, AddedLoss | Iterable[AddedLoss]]
-"""Added losses by the name of the part that minimises them, such as ``"policy"``."""
+Losses = Mapping[str, AddedLoss | Iterable[AddedLoss]] | AddedLoss
+"""Added losses by the name of the part that minimises them, such as ``"policy"``; or the only
+part's."""
 
 
 class AddedLosses:
@@ -386,6 +387,13 @@ class AddedLosses:
     def __init__(self, losses: Losses | None, parts: Collection[str]) -> None:
         self._losses: dict[str, dict[str, AddedLoss]] = {}
         self._collected: dict[str, list[Tensor]] = {}
+        if losses is not None and not isinstance(losses, Mapping):
+            if len(parts) != 1:
+                raise ConfigError(
+                    f"added_losses must be functions by part, {' or '.join(parts)}, got "
+                    f"{losses!r}; write {{'{next(iter(parts))}': function}}"
+                )
+            losses = dict.fromkeys(parts, losses)
         for part, given in (losses or {}).items():
             if part not in parts:
                 raise ConfigError(

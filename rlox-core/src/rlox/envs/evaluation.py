@@ -99,8 +99,15 @@ class EvaluationResult:
             raise ValueError(f"the random and the expert return are both {random}")
         return 100 * (self.mean_return - random) / (expert - random)
 
+    def __str__(self) -> str:
+        pairs = ", ".join(f"{name} {value}" for name, value in self._pairs().items())
+        return f"{pairs} over {len(self.returns)} episodes"
+
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
+        return pairs_as_html(f"evaluation over {len(self.returns)} episodes", self._pairs())
+
+    def _pairs(self) -> dict[str, str]:
         low, high = float(self.returns.min()), float(self.returns.max())
         pairs = {
             "return": f"{self.mean_return:.1f} ± {self.std_return:.1f}",
@@ -111,7 +118,7 @@ class EvaluationResult:
             pairs["normalised score"] = f"{self.normalized_score():.1f}"
         for name, returns in self.agent_returns.items():
             pairs[f"return of {name}"] = f"{float(returns.mean()):.1f}"
-        return pairs_as_html(f"evaluation over {len(self.returns)} episodes", pairs)
+        return pairs
 
 
 @runtime_checkable

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import inspect
 import itertools
+import logging
 import os
 import pickle
 import re
@@ -66,6 +67,9 @@ def make_env(
         EnvError: the env refuses them; the text lists them and the accepted ones.
     """
     make = partial(gymnasium.make, env) if isinstance(env, str) else env
+    if "mujoco" in str(getattr(gymnasium.registry.get(str(env)), "entry_point", "")):
+        with suppress(ImportError):
+            log_mujoco_warnings()
     if not env_kwargs:
         return make()
     try:
@@ -75,6 +79,14 @@ def make_env(
             f"env '{env}' cannot be built with the env_kwargs {dict(env_kwargs)}: {error}"
             f"{_known_arguments(env, env_kwargs)}"
         ) from error
+
+
+def log_mujoco_warnings() -> None:
+    """Log MuJoCo's warnings, which it else writes to ``MUJOCO_LOG.TXT`` in the working folder."""
+    mujoco = import_module("mujoco")
+    if mujoco.get_mju_user_warning() is None:
+        log = logging.getLogger("rlox")
+        mujoco.set_mju_user_warning(lambda text: log.warning("MuJoCo: %s", text.strip()))
 
 
 def require_env(made: Any, number: int, spaces: Spaces) -> gymnasium.Env[Any, Any]:
@@ -451,10 +463,20 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     Args:
         env: the env to step and close.
         place: name of the env in errors, such as ``"env 3"``.
+
+    Raises:
+        EnvError: the env's ``reset`` takes no seed or no options.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], place: str = "") -> None:
         super().__init__(env)
+        try:
+            inspect.signature(env.unwrapped.reset).bind(seed=None, options=None)
+        except TypeError as error:
+            raise EnvError(
+                f"{type(env.unwrapped).__name__}.reset must take seed= and options=, but it {error}"
+                "; write def reset(self, *, seed=None, options=None)"
+            ) from None
         self._spaces = env.observation_space, env.action_space
         self._form = _form(env.observation_space)
         self._action_form = _form(env.action_space)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium.spaces import Box
 
 from rlox.config.composition import Selection
 from rlox.envs.gymnasium import (
@@ -19,7 +21,7 @@ from rlox.envs.gymnasium import (
     require_vec_step,
 )
 from rlox.envs.make import fixed_env_count, make_vec_env
-from rlox.errors import CheckpointError
+from rlox.errors import CheckpointError, EnvError
 from rlox.protocols import (
     AgentGroup,
     MaskingVecEnv,
@@ -44,6 +46,10 @@ _LOG = logging.getLogger("rlox")
 
 MAX_RESTARTS = 3
 """Number of restarts of each env that runs in its own process."""
+
+
+ENDLESS = 100_000
+"""Env steps without the end of any episode after which a warning is due."""
 
 
 class RunningEnvs:
@@ -250,6 +256,15 @@ class CheckedSteps:
         what = f"obs{{}} of {type(self._env).__name__}.reset_all"
         require_observations(obs, self._env.observation_space, (self._env.n_envs,), what)
         self._rows.require(obs)
+        for name, space in leaf_spaces(self._env.observation_space).items():
+            if isinstance(space, Box) and space.dtype.kind == "f":
+                rows = (obs[name] if name else obs).astype(space.dtype)
+                outside = np.argwhere((rows < space.low) | (rows > space.high))
+                if len(outside):
+                    raise EnvError(
+                        f"env {outside[0][0]} began with {rows[tuple(outside[0])]}, which {space} "
+                        "does not hold; change it or the env's observation_space"
+                    )
 
     def action_masks(self) -> npt.NDArray[np.bool_] | None:
         """Return which next actions are possible; see :class:`rlox.protocols.MaskingVecEnv`."""
@@ -311,6 +326,7 @@ class EpisodeStatistics:
         self._lengths: deque[int] = deque(maxlen=window)
         self.finished = 0
         """Number of episodes finished so far."""
+        self._warned = False
 
     def add(
         self,
@@ -335,6 +351,13 @@ class EpisodeStatistics:
         if not over.any():
             self._running_return[envs] = totals[-1]
             self._running_length[envs] += len(rewards)
+            if not (self.finished or self._warned) and self._running_length.sum() >= ENDLESS:
+                self._warned = True
+                warnings.warn(
+                    f"no episode has ended in {ENDLESS:,} env steps; if none ever does, returns "
+                    "stay NaN and evaluations fail: wrap the env in gymnasium.wrappers.TimeLimit",
+                    stacklevel=2,
+                )
             return
         counted = np.zeros_like(self._running_return[envs])
         begin = -self._running_length[envs]

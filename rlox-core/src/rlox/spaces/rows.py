@@ -294,8 +294,8 @@ class ObservationRows:
             obs: one observation, or B of them as arrays (B, *shape), nested like the space.
 
         Raises:
-            ValueError: the shape fits neither, or a value is not a number, or is outside its space
-                of integers.
+            ValueError: the shape fits neither, or a value is not a finite number, or is outside its
+                space of integers.
         """
         leaves = split(self.space, obs)
         if isinstance(leaves, Mapping) and not is_nested(self.space):
@@ -308,6 +308,9 @@ class ObservationRows:
             raise ValueError(f"some leaves of obs are one observation, others a batch: {names}")
         if (found := self.misfit(leaves)) is not None:
             raise ValueError(f"obs has {found[1]}; pass observations as the env returns them")
+        for leaf in leaves.values() if isinstance(leaves, dict) else (leaves,):
+            if leaf.dtype.kind == "f" and np.count_nonzero(np.isfinite(leaf)) != leaf.size:
+                raise ValueError("obs must be finite, got NaN or an infinity; replace it first")
         if single:
             leaves = map_leaves(lambda leaf: leaf[None], leaves)
         return map_leaves(np.array, leaves, self._dtypes), single

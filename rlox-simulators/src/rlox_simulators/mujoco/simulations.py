@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import gymnasium
 import numpy as np
 import numpy.typing as npt
+from rlox.envs.gymnasium import log_mujoco_warnings
 from rlox.errors import EnvError
 
 Array = npt.NDArray[Any]
@@ -39,6 +40,7 @@ class Simulations:
         import mujoco
         from mujoco import batch
 
+        log_mujoco_warnings()
         path = _find(xml_file)
         try:
             self.model = mujoco.MjModel.from_xml_path(str(path))
