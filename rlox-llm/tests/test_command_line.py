@@ -21,6 +21,12 @@ def letters(completions, prompts, texts, answer=None):
     if calls == int(os.environ.get("STOP_AT", "0")):
         os.kill(os.getpid(), signal.SIGINT)
     return [float(text.count("a")) for text in texts]
+def failing(completions, prompts, answer):
+    return look_up(answer)
+def look_up(answer):
+    return {}["no"]
+def of_trl(completions, answer, **kwargs):
+    return [1.0 for _ in answer]
 def more(pairs):
     return [int((b == 3).sum() > (a == 3).sum()) for a, b in pairs]
 """
@@ -83,7 +89,8 @@ def test_an_interrupted_training_is_finished_as_if_nothing_had_happened(
     """The hint gives ``--reward`` again; parameters and log rows are those of one training."""
     code, out, err = rlox_command(GRPO_COMMAND + "--run-dir whole")
     assert code == 0, err
-    assert "evaluation return" in out
+    assert "evaluation reward" in out
+    assert "mean_reward 0" in out
     assert "evaluation at 2 gradient steps" in out
     monkeypatch.setenv("STOP_AT", "2")
     monkeypatch.delitem(sys.modules, "letter_rewards")
@@ -146,7 +153,7 @@ def test_a_run_is_evaluated_and_exported(workplace, rlox_command):
     for source in ("exported", "run", "model"):
         code, out, err = rlox_command(
             f"llm generate {source} --prompt ab= --dataset rows.jsonl --best-of 5 "
-            "--reward letter_rewards:letters --max-new-tokens 3",
+            "--reward letter_rewards:letters",  # as many tokens as the context allows
         )  # fmt: skip
         assert code == 0, err
         assert len(out.splitlines()) == 3
@@ -160,15 +167,18 @@ def test_commands_name_what_is_missing(workplace, rlox_command):
         "llm generate model --prompt ab= --best-of 2": "--best-of needs --reward",
         "llm export nowhere folder": "does not exist",
         "train grpo --model model": "missing option '--reward'",
+        GRPO_COMMAND.replace(":letters", ":failing"): "raised KeyError: 'no' in ",
+        GRPO_COMMAND.replace(":letters", ":of_trl"): "write def of_trl(completions, prompts, ",
         "train grpo --model nowhere --reward letter_rewards:letters": "there is no folder",
     }
     for text, message in cases.items():
         code, _, err = rlox_command(text)
         assert code == 2, text
         assert message in err, err
+        assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("name", ["sft", "online_dpo"])
+@pytest.mark.parametrize("name", ["sft", "dpo", "online_dpo"])
 def test_the_others_train_from_files(name, workplace, rlox_command):
     """With the same folder and file."""
     judged = "--preference letter_rewards:more" if name == "online_dpo" else ""
@@ -178,4 +188,5 @@ def test_the_others_train_from_files(name, workplace, rlox_command):
     )  # fmt: skip
     assert code == 0, err
     assert "gradient steps" in out
+    assert ("accuracy" in out) is (name == "dpo")
     assert (workplace / "run/checkpoints/final.safetensors").is_file()

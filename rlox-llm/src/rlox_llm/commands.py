@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,8 +74,13 @@ def generate_command(
         typer.Option(help="Function that rewards completions.", metavar="MODULE:FUNCTION"),
     ] = None,
     max_new_tokens: Annotated[
-        int, typer.Option(help="Maximum length of a completion.", min=1, metavar="N")
-    ] = 64,
+        int | None,
+        typer.Option(
+            help="Maximum length of a completion; left out: at most 64, as the context allows.",
+            min=1,
+            metavar="N",
+        ),
+    ] = None,
     temperature: Annotated[float, typer.Option(help="Divisor of logits.")] = 1.0,
     top_p: Annotated[
         float, typer.Option(help="Sample from the likeliest tokens of this total probability.")
@@ -110,10 +116,14 @@ def generate_command(
     tokenizer = load_tokenizer(source)
     found = load_parts({"reward_fn": reward})["reward_fn"] if reward else _no_reward
     sampler = BestOfN(
-        module, found, best_of, tokenizer=tokenizer, max_new_tokens=max_new_tokens,
+        module, found, best_of, tokenizer=tokenizer, max_new_tokens=max_new_tokens or 64,
         temperature=temperature, top_p=top_p, seed=seed,
     )  # fmt: skip
-    done = sampler.best(parse_prompts(rows, sampler.policy.device, sampler.texts))
+    prompts = parse_prompts(rows, sampler.policy.device, sampler.texts)
+    if max_new_tokens is None and (context := sampler.policy.context) is not None:
+        left = context - max(len(each.ids) for each in prompts)
+        sampler.sampling = replace(sampler.sampling, max_new_tokens=max(1, min(64, left)))
+    done = sampler.best(prompts)
     for completion in done.table(sampler.texts, {})["completion"]:
         typer.echo(completion)
 

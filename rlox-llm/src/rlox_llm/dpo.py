@@ -50,6 +50,7 @@ class DPO(PreferenceAlgorithm):
     name = "dpo"
     config_class = DPOConfig
     config: DPOConfig
+    return_name = "accuracy"
     arguments = ("model", "ref_model", "beta", "learning_rate", "callbacks", "logger")
     if TYPE_CHECKING:
 

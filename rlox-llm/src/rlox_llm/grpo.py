@@ -122,6 +122,7 @@ class GRPO(SamplingAlgorithm):
     name = "grpo"
     config_class = GRPOConfig
     config: GRPOConfig
+    return_name = "reward"
     functions: ClassVar = {"reward_fn": "a function of completions and prompts"}
     without_reference = "kl_coef=0, which needs none"
     arguments = (

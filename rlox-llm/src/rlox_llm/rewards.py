@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from rlox.errors import ConfigError, suggest
+from rlox.errors import ConfigError, RloxError, suggest
 from torch import Tensor, nn
 
 from rlox_llm.generation import Completions
 from rlox_llm.tokens import Texts
 
 RewardFn = Callable[..., Any]
+
+
+class RewardError(RloxError, TypeError, ValueError):
+    """A reward or preference function failed, or did not return what it must."""
 
 
 class RewardFunctions:
@@ -75,9 +80,8 @@ class RewardFunctions:
 
         Raises:
             ConfigError: a function has an argument for missing texts or columns.
-            TypeError: a function returns no numbers.
-            ValueError: a function returns another number of rewards, or one that is not finite, or
-                no completion got a reward.
+            RewardError: a function fails, returns another number of rewards, or one that is not
+                finite, or no completion got a reward.
         """
         rows, prompts = completions.rows(pad)
         lengths = completions.lengths.tolist()
@@ -85,11 +89,12 @@ class RewardFunctions:
         found = []
         for function in self.functions:
             extra = _asked_for(function, (completions.prompts, ids), columns, texts or Texts(None))
-            found.append(_checked(function, function(rows, prompts, **extra), len(rows)))
+            rewards = _called("reward_fn", function, rows, prompts, **extra)
+            found.append(_checked(function, rewards, len(rows)))
         table = np.stack(found, 1)
         without = np.isnan(table).all(1)
         if without.all():
-            raise ValueError(
+            raise RewardError(
                 "no completion got a reward: every reward_fn returned None for all of them"
             )
         return np.where(without, np.nan, np.nansum(table * self.weights, 1))
@@ -143,6 +148,19 @@ class ClassifierReward:
         return torch.cat(logits).float()
 
 
+def _called(what: str, function: Callable[..., Any], *arguments: Any, **extra: Any) -> Any:
+    """Call a user's function; an error names the place in its file."""
+    try:
+        return function(*arguments, **extra)
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)[1:]
+        own = [frame for frame in frames if frame.filename == frames[0].filename]
+        place = f" in {own[-1].filename}, line {own[-1].lineno}: {own[-1].line}" if own else ""
+        raise RewardError(
+            f"{what} '{_name(function)}' raised {type(error).__name__}: {error}{place}"
+        ) from error
+
+
 def _asked_for(
     function: RewardFn,
     parts: tuple[Sequence[Tensor], Sequence[Tensor]],
@@ -158,10 +176,12 @@ def _asked_for(
         texts: turns token ids into texts.
 
     Raises:
-        ConfigError: an argument without a default is not a column.
+        ConfigError: an argument without a default is not a column, or one is in the prompts' place.
     """
     known = [name for name in columns[0] if all(name in row for row in columns)] if columns else []
     given: dict[str, Any] = {}
+    if len(names := [*_names(function)]) > 1 and names[1] in known and names[1] != "prompt":
+        raise _misplaced(function)
     for parameter in list(_names(function).values())[2:]:
         name = parameter.name
         if parameter.kind is parameter.VAR_KEYWORD:
@@ -212,12 +232,16 @@ def _require_two_arguments(function: RewardFn) -> None:
         or first[:1] == ["prompts"]
         or first[1:2] == ["completions"]
     ):
-        raise ConfigError(
-            f"reward_fn '{_name(function)}' must take (completions, prompts, ...) in this order, "
-            "whole rows of token ids and their prompts, got "
-            f"({', '.join(str(p) for p in parameters)}); for texts of completions alone, as in "
-            f"TRL, write def {_name(function)}(completions, prompts, texts)"
-        )
+        raise _misplaced(function)
+
+
+def _misplaced(function: RewardFn) -> ConfigError:
+    return ConfigError(
+        f"reward_fn '{_name(function)}' must take (completions, prompts, ...) in this order, "
+        "whole rows of token ids and their prompts, got "
+        f"({', '.join(map(str, _names(function).values()))}); for texts of completions alone, as "
+        f"in TRL, write def {_name(function)}(completions, prompts, texts)"
+    )
 
 
 def _checked(function: RewardFn, rewards: Any, n: int) -> npt.NDArray[np.float64]:
@@ -225,16 +249,16 @@ def _checked(function: RewardFn, rewards: Any, n: int) -> npt.NDArray[np.float64
     name = f"reward_fn '{_name(function)}'"
     if isinstance(rewards, (Tensor, np.ndarray)):
         if rewards.shape != (n,):
-            raise ValueError(
+            raise RewardError(
                 f"{name} must return {n} rewards, one for each completion, got the shape "
                 f"{tuple(rewards.shape)}"
             )
         rewards = rewards.tolist()
     wrong = f"{name} must return a number for each completion, got "
     if not _is_listed(rewards):
-        raise TypeError(wrong + type(rewards).__name__)
+        raise RewardError(wrong + type(rewards).__name__)
     if len(rewards) != n:
-        raise ValueError(
+        raise RewardError(
             f"{name} must return {n} rewards, one for each completion, got {len(rewards)}"
         )
     found = np.full(n, np.nan)
@@ -242,13 +266,13 @@ def _checked(function: RewardFn, rewards: Any, n: int) -> npt.NDArray[np.float64
         if reward is None:
             continue
         if isinstance(reward, (str, bytes)):
-            raise TypeError(f"{wrong}{reward!r}")
+            raise RewardError(f"{wrong}{reward!r}")
         try:
             found[i] = float(reward)
         except (TypeError, ValueError, RuntimeError):
-            raise TypeError(wrong + type(reward).__name__) from None
+            raise RewardError(wrong + type(reward).__name__) from None
         if not np.isfinite(found[i]):
-            raise ValueError(
+            raise RewardError(
                 f"{name} returned {found[i]} for completion {i}, expected a finite number, or None "
                 "to leave the completion out"
             )
@@ -268,21 +292,21 @@ def preferences(
     """Return the index of each pair's better row, 0 or 1.
 
     Raises:
-        TypeError: the function returns no list.
-        ValueError: it returns another number of answers, or one that is neither 0 nor 1.
+        RewardError: the function fails, returns no list or another number of answers, or one that
+            is neither 0 nor 1.
     """
-    answers = preference_fn(pairs)
+    answers = _called("preference_fn", preference_fn, pairs)
     if not _is_listed(answers):
-        raise TypeError(
+        raise RewardError(
             f"preference_fn must return a list of 0 and 1, got {type(answers).__name__}"
         )
     if len(answers) != len(pairs):
-        raise ValueError(
+        raise RewardError(
             f"preference_fn must return {len(pairs)} answers, one for each pair, got {len(answers)}"
         )
     for answer in answers:
         if not (isinstance(answer, (int, np.integer, np.bool_, Tensor)) and answer in (0, 1)):
-            raise ValueError(
+            raise RewardError(
                 "preference_fn must answer 0 if the first row is better, 1 if the second is, got "
                 f"{answer!r}"
             )
