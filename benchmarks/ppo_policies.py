@@ -1,6 +1,6 @@
 """PPO with memory, masks, several choices and nested observations, against Stable-Baselines3.
 
-python benchmarks/ppo_policies.py [--rounds 7]
+python benchmarks/ppo_policies.py [--rounds 7] [--kinds nested]
 
 Equal work in both: 8 envs in this process, rollouts of 128 steps, 10 epochs of minibatches of 256
 rows, one thread. Policy and values have two layers of 64 units each, or an LSTM of 64 and a layer.
@@ -116,9 +116,10 @@ def main() -> None:
     """Measure and write ``ppo_policies.json``."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--kinds", nargs="+", default=["lstm", "masks", "choices", "nested"])
     arguments = parser.parse_args()
     result: dict[str, Any] = {"machine": machine(["torch", "stable-baselines3", "sb3-contrib"])}
-    for kind in ("lstm", "masks", "choices", "nested"):
+    for kind in arguments.kinds:
         contenders = {"rlox": ours(kind), "stable-baselines3": theirs(kind)}
         for train in contenders.values():
             train()
