@@ -24,6 +24,7 @@ AT_THE_COMMAND_LINE = {
     "train ppo --env dm_control/walker-walk-v0": "Have you installed the proper package",
     "train ppo --env nowhere:MyEnv": "No module named 'nowhere'",
     "train mappo --env mpe2/simple_spred_v3": "did you mean 'mpe2/simple_spread_v3'",
+    "train ppo --env Pong-v5": "did you mean 'ALE/Pong-v5'?",
     "train ppo --env simple_spread_v3": "did you mean 'mpe2/simple_spread_v3'?",
     "train mappo --env pistonball_v6": "as in 'sisl/pistonball_v6', and trained by 'mappo'",
     # other programs' habits

@@ -365,7 +365,7 @@ class PPOLoss:
 AddedLoss = Callable[[Any, Any], Tensor]
 """Maps a module and its batch to a scalar, which is added to the module's loss."""
 
-Losses = Mapping[str, AddedLoss | Iterable[AddedLoss]] | AddedLoss
+Losses = Mapping[str, AddedLoss | Iterable[AddedLoss]] | AddedLoss | Iterable[AddedLoss]
 """Added losses by the name of the part that minimises them, such as ``"policy"``; or the only
 part's."""
 

@@ -65,7 +65,7 @@ class GroupedCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse, and refuse a word without its flag before a missing flag."""
         _, words, _ = self.make_parser(ctx).parse_args(list(args))
-        if words:
+        if words and not ctx.resilient_parsing:  # as in a shell's completion
             ctx.fail(f"'{words[0]}' stands without its flag, as in --env {words[0]}")
         return super().parse_args(ctx, args)
 

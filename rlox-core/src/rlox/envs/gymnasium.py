@@ -428,19 +428,21 @@ def _require_distinct(envs: Sequence[gymnasium.Env[Any, Any]]) -> None:
 def _remedy(env: EnvLike, error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError) and ":" in str(env):
         return "; if the module lies in the working folder, set PYTHONPATH=."
-    if isinstance(error, (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound)):
+    if isinstance(error, gymnasium.error.UnregisteredEnv):
         with suppress(ImportError):
             import_module("ale_py")  # registers its games
         specs = [b.spec for b in get_registry().usable("rlox_env_backends")]
         known = {*gymnasium.registry, *(env_id for spec in specs for env_id in spec.env_ids)}
         name = str(env)
-        if meant := sorted(each for each in known if each.endswith(f"/{name}")):
+        alike = re.compile(rf"\w+/{re.escape(name)}([-_]v\d+)?")
+        if meant := sorted(filter(alike.fullmatch, known)):
             return f"; did you mean '{meant[0]}'?"
         if re.fullmatch(r"[a-z_0-9]+_v\d+", name):
             return (
                 f"; PettingZoo's envs are named with their package, as in 'sisl/{name}', and "
                 "trained by 'mappo'"
             )
+    if isinstance(error, (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound)):
         return f" (if a module of yours registers it, name that too: 'module:{env}')"
     return ""
 

@@ -113,8 +113,8 @@ class RolloutAlgorithm(Algorithm):
             the config and are not saved in checkpoints.
         objective: replaces the algorithm's own; see :class:`rlox.losses.Objective`. It replaces
             all loss coefficients.
-        added_losses: ``{"policy": function}`` with functions ``(policy, minibatch) -> scalar`` that
-            are added to the loss; see :mod:`rlox.losses`.
+        added_losses: a function ``(policy, minibatch) -> scalar``, several, or
+            ``{"policy": function}``, which are added to the loss; see :mod:`rlox.losses`.
         options: options of the config, such as ``n_envs`` and ``seed``; they override ``config``.
             An env that cannot be copied determines ``n_envs``.
 
