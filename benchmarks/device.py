@@ -144,12 +144,13 @@ CASES: dict[str, tuple[type[Stepped], int, dict[str, Any]]] = {
     "small": (CartPole, 16, CART),
 }
 """Envs, their number, and rlox's options; ``batch_size`` is the number of minibatches."""
-RLOX = {
-    "rlox, float32": ("torch", "highest"),
-    "rlox, TF32": ("torch", "high"),
-    "rlox, TF32, compiled": ("torch-compile", "high"),
+RLOX: dict[str, dict[str, str]] = {
+    "rlox, float32": {},
+    "rlox, TF32": {"matmul_precision": "high"},
+    "rlox, TF32, compiled": {"matmul_precision": "high", "backend": "torch-compile"},
+    "rlox, bfloat16, compiled": {"compute_dtype": "bfloat16", "backend": "torch-compile"},
 }
-"""Learner backend and torch's precision of matrix products."""
+"""Options of each."""
 
 
 def ours(who: str, case: str, device: str) -> Turn:
@@ -157,12 +158,12 @@ def ours(who: str, case: str, device: str) -> Turn:
     import rlox
 
     kind, n_envs, options = CASES[case]
-    backend, precision = RLOX[who]
-    torch.set_float32_matmul_precision(precision)
     size = n_envs * options["n_steps"]
-    ppo = rlox.make(
-        "ppo", env=kind(n_envs, device), n_envs=n_envs, device=device, backend=backend, seed=0,
+    make: Any = rlox.make
+    ppo = make(
+        "ppo", env=kind(n_envs, device), n_envs=n_envs, device=device, seed=0,
         **{**options, "batch_size": size // (options["batch_size"] or 1)},
+        **{"backend": "torch", **RLOX[who]},
     )  # fmt: skip
     return lambda n: void(ppo.train(n * size))
 

@@ -29,9 +29,9 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from measure import interleave, interleave_counted, machine, ratio_summary, summary, write
 from rlox.envs.gymnasium import GymVecEnv
 from rlox_simulators.atari import AtariVecEnv
-from rlox_simulators.options import AtariOptions
 from rlox_simulators.mujoco import TASKS as TASKS_BY_ID
 from rlox_simulators.mujoco import MujocoOptions, make_vec_env
+from rlox_simulators.options import AtariOptions
 
 TASKS = ("HalfCheetah-v5", "Hopper-v5", "Ant-v5", "Walker2d-v5", "Humanoid-v5")
 GAMES = ("ALE/Pong-v5", "ALE/Breakout-v5")

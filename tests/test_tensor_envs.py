@@ -287,6 +287,25 @@ def test_callbacks_hear_of_every_step_and_stop_at_the_end_of_a_phase():
     assert ppo.clock.env_steps == 24 * N
 
 
+def test_precision_is_an_option():
+    """TF32 is for the process; hidden layers in bfloat16 learn parameters of float32."""
+    before = torch.get_float32_matmul_precision()
+    options = {"matmul_precision": "high", "compute_dtype": "bfloat16"}
+    try:
+        ppo = rlox.make("ppo", env=CartPole(N), **options, **SMALL)
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)
+    exact = rlox.make("ppo", env=CartPole(N), **SMALL)
+    for each in (ppo, exact):
+        each.train(72)
+    assert ppo.optimizer.parameters.dtype == torch.float32
+    assert not torch.equal(ppo.optimizer.parameters, exact.optimizer.parameters)
+    torch.testing.assert_close(
+        ppo.optimizer.parameters, exact.optimizer.parameters, rtol=0, atol=0.01
+    )
+
+
 def test_what_does_not_fit_is_refused():
     """Options of arrays, added losses, an env that broke, one elsewhere that cannot move."""
     with pytest.raises(ConfigError, match="normalize_observations is for envs of arrays"):

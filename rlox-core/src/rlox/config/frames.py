@@ -13,6 +13,7 @@ from rlox.config.model import (
     DEVICE,
     ENV_BACKEND,
     ENV_KWARGS,
+    MATMUL_PRECISION,
     PRESET,
     SEED,
     TORCH_THREADS,
@@ -142,6 +143,7 @@ class RolloutConfig(ActorCriticConfig):
     env_kwargs: dict[str, JsonValue] = ENV_KWARGS
     vectorization: Literal["sync", "async"] = VECTORIZATION
     compute_dtype: Literal["float32", "bfloat16"] = COMPUTE_DTYPE
+    matmul_precision: Literal["highest", "high"] = MATMUL_PRECISION
     device: str = DEVICE
     torch_threads: int | None = TORCH_THREADS
 

@@ -73,7 +73,8 @@ NAMES: dict[Group, tuple[str, ...]] = {
     ),
     "speed": (
         "actor_backend", "amp_dtype", "backend", "bf16", "compile", "compute_dtype", "device",
-        "enable_amp", "gradient_checkpointing", "layout", "max_restarts", "micro_batch_size",
+        "enable_amp", "gradient_checkpointing", "layout", "matmul_precision", "max_restarts",
+        "micro_batch_size",
         "overlap", "queue_size", "vectorization", "worker_timeout",
     ),
 }  # fmt: skip
@@ -495,6 +496,12 @@ COMPUTE_DTYPE = choice(
     help="precision of convolutions and hidden layers; parameters and all else are float32",
 )  # fmt: skip
 """``Literal["float32", "bfloat16"]``"""
+
+MATMUL_PRECISION = choice(
+    "highest", source="torch",
+    help="precision of float32 matrix products on a GPU, for the whole process; high is TF32",
+)  # fmt: skip
+"""``Literal["highest", "high"]``"""
 
 DEVICE = option(
     "cpu", help="torch device of policy and batches", unit="name", source="rlox", min_length=1

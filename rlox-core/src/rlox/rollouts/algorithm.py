@@ -159,6 +159,8 @@ class RolloutAlgorithm(Algorithm):
         self.schedules = Schedules(cfg, schedules)
         self.own_objective = objective
         self.device = find_device(cfg.device)
+        if cfg.matmul_precision != "highest":
+            torch.set_float32_matmul_precision(cfg.matmul_precision)
         self.collector = self.make_collector()
         self.resources.callback(self.collector.close)
         self.policy = self._make_policy(policy)
