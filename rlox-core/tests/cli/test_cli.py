@@ -107,7 +107,7 @@ def test_flag_texts_mean_what_the_config_says():
         ((*TRAIN, "--callback", "evil"), "unknown callback 'evil'; did you mean 'eval'"),
         ((*TRAIN, "--config", "none.yaml"), "config file 'none.yaml' cannot be read"),
         (("eval", "nothing"), "checkpoint 'nothing' does not exist"),
-        (("resume", "a/nothing.safetensors"), "'a/nothing.safetensors' is no run folder: it does "),
+        (("resume", "a/nothing.safetensors"), "'a/nothing.safetensors' is not a run folder: it"),
         (("eval", "p.rlox"), "the policy file 'p.rlox' names no env; pass --env"),
         (("eval", "."), "folder '.' holds no checkpoints/*.safetensors"),
         (("lst",), "no such command 'lst'; did you mean 'list'"),
