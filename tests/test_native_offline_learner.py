@@ -25,6 +25,7 @@ CASES = {
     "cql, targets of the mode": (CQL, {"mode_targets": True, "seed": 4}),
     "cql, calibrated": (CQL, {"calibrated": True, "cql_alpha": 2.0, "critic_hidden": (60, 90)}),
     "cql, many actions": (CQL, {"n_random_actions": 85, "cql_alpha": 0.5, "batch_size": 30}),
+    "cql, tanh": (CQL, {"activation": "tanh"}),
     "iql": (
         IQL,
         {"hidden": (80, 60, 20), "critic_hidden": (50, 90), "learning_rate": 1e-3,
@@ -33,6 +34,7 @@ CASES = {
     "iql, weights at their bound": (
         IQL, {"temperature": 30.0, "max_weight": 2.0, "actor_decay_steps": 50, "seed": 5},
     ),
+    "iql, tanh": (IQL, {"activation": "tanh"}),
     "iql, mean": (IQL, {"expectile": 0.5, "temperature": 0.0, "actor_decay_steps": 8}),
 }  # fmt: skip
 """Every branch of the steps."""

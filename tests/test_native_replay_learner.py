@@ -49,6 +49,10 @@ CASES = {
         TD3, {**CONTINUOUS, **PRIORITIZED, "target_noise": 0.0, "policy_delay": 3},
     ),
     "ddpg": (DDPG, CONTINUOUS),
+    "dqn, tanh": (DQN, {**DISCRETE, "activation": "tanh"}),
+    "dqn, dueling, tanh": (DQN, {**DISCRETE, "activation": "tanh", "dueling": True}),
+    "sac, tanh": (SAC, {**CONTINUOUS, "activation": "tanh", "hidden": (130, 70)}),
+    "td3, tanh": (TD3, {**CONTINUOUS, "activation": "tanh"}),
 }  # fmt: skip
 """Every branch of the steps."""
 

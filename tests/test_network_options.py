@@ -94,11 +94,11 @@ def test_policy_and_values_share_layers(name, tmp_path):
         np.testing.assert_allclose(acted, algorithm.predict(obs), rtol=1e-4, atol=1e-5)
 
 
-def test_rust_learns_critics_of_their_own_and_relu():
+def test_rust_learns_critics_of_their_own_and_other_activations():
     """The numbers are compared in the tests of its learners."""
     with build("ppo", activation="relu", critic_hidden=(5, 6, 7)) as ppo:
         assert ppo.learner.backend == "native"
-    with build("iql", critic_hidden=(5,), gain=1.4) as iql:
+    with build("iql", critic_hidden=(5,), gain=1.4, activation="tanh") as iql:
         assert iql.learner.backend == "native"
 
 

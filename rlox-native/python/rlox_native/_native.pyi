@@ -1033,7 +1033,7 @@ class HerReplayBuffer(_Ring):
 
 @final
 class QLearner:
-    """Gradient steps of DQN on an MLP with ReLU, plain or dueling.
+    """Gradient steps of DQN on an MLP with ReLU or tanh, plain or dueling.
 
     All P parameters lie in one array, layer by layer, weights (n_out, n_in) before biases, in the
     order of ``rlox.networks``' modules. The object holds only working memory; it may be used from
@@ -1044,6 +1044,7 @@ class QLearner:
         hidden: widths of the hidden layers; a single width for a dueling network.
         n_actions: number of actions A.
         dueling: whether two streams for value and advantages share the first layer.
+        tanh: whether hidden layers have tanh instead of ReLU.
 
     Raises:
         ValueError: a size lies outside [1, 16384].
@@ -1060,6 +1061,7 @@ class QLearner:
         n_actions: SupportsIndex,
         *,
         dueling: bool = False,
+        tanh: bool = False,
     ) -> QLearner: ...
     @property
     def n_parameters(self) -> int:
@@ -1119,9 +1121,9 @@ class QLearner:
 
 @final
 class ContinuousLearner:
-    """Gradient steps of SAC, TD3, DDPG or CQL on MLPs with ReLU: a policy and K critics.
+    """Gradient steps of SAC, TD3, DDPG or CQL on MLPs: a policy and K critics.
 
-    The policy's P parameters lie in one array in the order of ``rlox.nn.ReluMLP``, the critics' Q
+    The policy's P parameters lie in one array in the order of ``rlox.nn.MLP``, the critics' Q
     in that of ``rlox.nn.EnsembleMLP``. The object holds only working memory; it may be used from
     several threads, and calls run one after the other.
 
@@ -1133,6 +1135,7 @@ class ContinuousLearner:
         log_std_bounds: bounds that clip the logarithmic deviations of a squashed Gaussian policy;
             ``None``: the policy is tanh of its network.
         critic_hidden: widths of the critics' hidden layers, if they differ.
+        tanh: whether hidden layers have tanh instead of ReLU.
 
     Raises:
         ValueError: a size lies outside [1, 16384], or ``log_std_bounds`` are not two finite
@@ -1153,6 +1156,7 @@ class ContinuousLearner:
         *,
         log_std_bounds: tuple[float, float] | None = None,
         critic_hidden: Sequence[SupportsIndex] | None = None,
+        tanh: bool = False,
     ) -> ContinuousLearner: ...
     @property
     def act_dim(self) -> int:
@@ -1323,9 +1327,9 @@ class ContinuousLearner:
 
 @final
 class ImplicitLearner:
-    """Gradient steps of implicit Q-learning on MLPs with ReLU: a value, a policy and K critics.
+    """Gradient steps of implicit Q-learning on MLPs: a value, a policy and K critics.
 
-    The value's P_V parameters lie in one array in the order of ``rlox.nn.ReluMLP``, the policy's
+    The value's P_V parameters lie in one array in the order of ``rlox.nn.MLP``, the policy's
     P_π in that of ``rlox.networks.GaussianPolicy``, the critics' Q in that of
     ``rlox.nn.EnsembleMLP``. The object holds only working memory; it may be used from several
     threads, and calls run one after the other.
@@ -1337,6 +1341,7 @@ class ImplicitLearner:
         n_critics: K.
         log_std_bounds: bounds that clip the logarithmic deviations.
         critic_hidden: widths of the hidden layers of value and critics, if they differ.
+        tanh: whether hidden layers have tanh instead of ReLU.
 
     Raises:
         ValueError: a size lies outside [1, 16384], or ``log_std_bounds`` are not two finite
@@ -1357,6 +1362,7 @@ class ImplicitLearner:
         *,
         log_std_bounds: tuple[float, float],
         critic_hidden: Sequence[SupportsIndex] | None = None,
+        tanh: bool = False,
     ) -> ImplicitLearner: ...
     @property
     def n_parameters(self) -> list[int]:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from rlox_native._native import ContinuousLearner
 from rlox_native.optimizers import Adam
 from rlox_native.perceptrons import (
+    activation_of,
     as_array,
     batch_arrays,
     make_rust_learner,
@@ -197,9 +198,11 @@ def actor_critic_learner(parts: Parts, kind: type[nn.Module]) -> ContinuousLearn
     own = own and [type(layer) for layer in policy[-1:]] == [nn.Tanh]
     require_types((policy, nn.Sequential if own else kind), (critic, TwinQNetwork))
     require_types((critic.net, EnsembleMLP))
-    obs_dim, *hidden, outputs = sizes_of(policy[:-1] if own else policy.net)
+    actor = policy[:-1] if own else policy.net
+    obs_dim, *hidden, outputs = sizes_of(actor)
     act_dim = outputs // 2 if squashed else outputs
-    _, *of_critics, _ = sizes_of(critic.net)
+    activation = activation_of(actor)
+    _, *of_critics, _ = sizes_of(critic.net, activation)
     return make_rust_learner(
         ContinuousLearner,
         obs_dim,
@@ -208,4 +211,5 @@ def actor_critic_learner(parts: Parts, kind: type[nn.Module]) -> ContinuousLearn
         critic.net.n_members,
         critic_hidden=of_critics,
         log_std_bounds=policy.log_std_bounds if squashed else None,
+        tanh=activation == "tanh",
     )

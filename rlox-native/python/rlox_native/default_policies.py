@@ -84,7 +84,7 @@ def _make_recurrent(task: RolloutTask) -> ActorCriticLearner:
 
 def _layers(actor: Any, critic: Any) -> tuple[list[int], dict[str, Any], int]:
     """Return both networks' numbers of inputs, their layers, and the actor's number of outputs."""
-    seen, *hidden, outputs = sizes_of(actor, "tanh", "relu")
+    seen, *hidden, outputs = sizes_of(actor)
     activation: Any = activation_of(actor)
     seen_by_critic, *of_critic, _ = sizes_of(critic, activation)
     layers = {"hidden": hidden, "critic_hidden": of_critic, "activation": activation}

@@ -13,7 +13,13 @@ from rlox.nn import EnsembleMLP, flatten_parameters
 
 from rlox_native._native import ImplicitLearner
 from rlox_native.optimizers import Adam
-from rlox_native.perceptrons import batch_arrays, make_rust_learner, require_types, sizes_of
+from rlox_native.perceptrons import (
+    activation_of,
+    batch_arrays,
+    make_rust_learner,
+    require_types,
+    sizes_of,
+)
 
 NETWORKS = ("value", "policy", "critic")
 
@@ -74,8 +80,9 @@ def _implicit_learner(parts: Parts) -> ImplicitLearner:
     require_types((value, ValueNetwork), (policy, GaussianPolicy), (critic, TwinQNetwork))
     require_types((critic.net, EnsembleMLP))
     obs_dim, *hidden, act_dim = sizes_of(policy.net)
-    _, *of_critics, _ = sizes_of(critic.net)
-    if sizes_of(value.net) != [obs_dim, *of_critics, 1]:
+    activation = activation_of(policy.net)
+    _, *of_critics, _ = sizes_of(critic.net, activation)
+    if sizes_of(value.net, activation) != [obs_dim, *of_critics, 1]:
         raise BackendError("it learns values and critics of the same widths")
     return make_rust_learner(
         ImplicitLearner,
@@ -85,4 +92,5 @@ def _implicit_learner(parts: Parts) -> ImplicitLearner:
         critic.net.n_members,
         critic_hidden=of_critics,
         log_std_bounds=policy.log_std_bounds,
+        tanh=activation == "tanh",
     )

@@ -14,7 +14,7 @@ from torch import nn
 
 LearnerT = TypeVar("LearnerT")
 
-ACTIVATIONS: dict[type[nn.Module], str] = {nn.ReLU: "relu", nn.Tanh: "tanh"}
+ACTIVATIONS: dict[type[nn.Module], str] = {nn.Tanh: "tanh", nn.ReLU: "relu"}
 
 HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 PARAMETER_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
@@ -106,18 +106,18 @@ def make_rust_learner(kind: Callable[..., LearnerT], *sizes: Any, **options: Any
         raise BackendError(str(error)) from None
 
 
-def sizes_of(mlp: Any, *activations: str, activates_last: bool = False) -> list[int]:
+def sizes_of(mlp: Any, activation: str | None = None, *, activates_last: bool = False) -> list[int]:
     """Return the sizes of the layers of a perceptron or of an ensemble of them, inputs first.
 
     Args:
         mlp: one of rlox's, or a ``Sequential`` of linear layers and activations in turn.
-        activations: one of these it must have; of none, ReLU.
+        activation: the one it must have; ``None``: tanh or ReLU.
         activates_last: whether its last layer must be a hidden one.
 
     Raises:
         BackendError: it is of another class, or of layers that are not plain ones.
     """
-    activations = activations or ("relu",)
+    known = [activation] if activation else [*ACTIVATIONS.values()]
     shapes: list[Any] = []
     if type(mlp) is EnsembleMLP:
         shapes = [weight.shape[1:] for weight in mlp.weights]
@@ -128,11 +128,10 @@ def sizes_of(mlp: Any, *activations: str, activates_last: bool = False) -> list[
         plain = plain and getattr(mlp, "compute_dtype", torch.float32) == torch.float32
         if plain and n_hidden == len(layers) - (not activates_last):
             shapes = [layer.weight.T.shape for layer in layers]
-    if not shapes or getattr(mlp, "layer_norm", False) or activation_of(mlp) not in activations:
-        known = " or ".join(activations)
+    if not shapes or getattr(mlp, "layer_norm", False) or activation_of(mlp) not in known:
         raise BackendError(
-            f"it learns perceptrons of plain linear layers with {known}, in float32 and without "
-            "layer_norm"
+            f"it learns perceptrons of plain linear layers with {' or '.join(known)}, in float32 "
+            "and without layer_norm"
         )
     return [shapes[0][0], *(n_out for _, n_out in shapes)]
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from rlox_native._native import QLearner
 from rlox_native.optimizers import Adam
 from rlox_native.perceptrons import (
+    activation_of,
     as_array,
     batch_arrays,
     make_rust_learner,
@@ -76,10 +77,11 @@ def _q_learner(network: nn.Module) -> QLearner:
         raise BackendError("it learns values, not the distributions of returns")
     require_plain(network)
     if type(network) is DuelingQNetwork:
-        sizes = [sizes_of(network.shared, activates_last=True)]
-        sizes += [sizes_of(stream) for stream in (network.value, network.advantage)]
-        hidden, n_actions = sizes[0][-1], sizes[2][-1]
-        expected = [sizes[0], [hidden, hidden, 1], [hidden, hidden, n_actions]]
+        net: Any = network.shared
+        sizes, activation = [sizes_of(net, activates_last=True)], activation_of(net)
+        sizes += [sizes_of(stream, activation) for stream in (network.value, network.advantage)]
+        width, n_actions = sizes[0][-1], sizes[2][-1]
+        expected = [sizes[0], [width, width, 1], [width, width, n_actions]]
     elif type(network) in (DiscreteQNetwork, nn.Sequential):
         net = network if type(network) is nn.Sequential else network.net
         sizes = expected = [sizes_of(net)]
@@ -89,6 +91,6 @@ def _q_learner(network: nn.Module) -> QLearner:
     if sizes != expected:
         raise BackendError(f"it learns networks of layers {expected}, not {sizes}")
     dueling, widths = len(sizes) > 1, sizes[0]
-    return make_rust_learner(
-        QLearner, widths[0], widths[1:] if dueling else widths[1:-1], n_actions, dueling=dueling
-    )
+    hidden = widths[1:] if dueling else widths[1:-1]
+    options = {"dueling": dueling, "tanh": activation_of(net) == "tanh"}
+    return make_rust_learner(QLearner, widths[0], hidden, n_actions, **options)

@@ -47,12 +47,7 @@ impl Network {
     /// `torch.nn.Linear` layers of these sizes, inputs first, with tanh between them and parameters
     /// from `offset` on.
     pub(super) fn new(sizes: &[usize], offset: usize) -> Self {
-        Self::of(Layer::linear(sizes, offset), Activation::Tanh)
-    }
-
-    /// Layers with `ReLU` between them.
-    pub(super) fn relu(layers: Vec<Layer>) -> Self {
-        Self::of(layers, Activation::Tanh).rectified()
+        Self::of(Layer::linear(sizes, offset), true)
     }
 
     /// The same network with `ReLU` between its layers.
@@ -67,15 +62,17 @@ impl Network {
 
     /// The same network with a gated layer if it has at most `most_outputs` outputs.
     fn gated(mut self, most_outputs: usize) -> Self {
-        if let [.., layer, last] = &mut self.layers[..] {
+        if let (Activation::Relu, [.., layer, last]) = (self.activation, &mut self.layers[..]) {
             layer.gated = last.outputs <= most_outputs && layer.can_be_gated();
         }
         self
     }
 
-    fn of(layers: Vec<Layer>, activation: Activation) -> Self {
+    /// Layers with `tanh` between them, or `ReLU`.
+    pub(super) fn of(layers: Vec<Layer>, tanh: bool) -> Self {
+        let activation = if tanh { Activation::Tanh } else { Activation::Relu };
         let input_stride = layers.first().map_or(0, |layer| layer.inputs);
-        Self { layers, activation, activates_last: false, input_stride, input_offset: 0 }
+        Self { layers, activation, activates_last: false, input_stride, input_offset: 0 }.gated(1)
     }
 
     /// The same network with inputs that begin at `offset` in rows of `stride` elements.
@@ -116,7 +113,8 @@ impl Network {
         self.layers.last().map_or(0, |layer| row_stride(layer.outputs))
     }
 
-    pub(super) fn activates(&self, l: usize) -> bool {
-        self.activates_last || l + 1 < self.layers.len()
+    /// Whether layer `l` has this activation.
+    pub(super) fn activates(&self, l: usize, activation: Activation) -> bool {
+        self.activation == activation && (self.activates_last || l + 1 < self.layers.len())
     }
 }

@@ -12,7 +12,7 @@ use super::inlined::Inlined;
 use super::linalg::{
     PackedLayer, Real, affine_backward_weights, affine_of_few, masked_outer_weights, row_stride,
 };
-use super::network::Network;
+use super::network::{Activation, Network};
 use super::runs::{BackwardRows, ForwardRows, Hidden, rows_of, runs};
 use super::stretches::{GatedLayer, find_stretches};
 use super::workspace::Workspace;
@@ -137,8 +137,8 @@ pub(super) fn forward_each<F: Real, S: Simd>(simd: S, passes: Vec<Pass<'_, F>>, 
 /// parameters for larger products.
 pub(super) const FEW_ROWS: usize = 4;
 
-/// Computes the outputs of up to [`FEW_ROWS`] rows of a network with `ReLU` whose `parameters` are
-/// not packed, without a backward pass.
+/// Computes the outputs of up to [`FEW_ROWS`] rows of a network whose `parameters` are not packed,
+/// without a backward pass.
 #[inline(always)]
 pub(super) fn forward_few<F: Real, S: Simd>(
     simd: S,
@@ -155,7 +155,11 @@ pub(super) fn forward_few<F: Real, S: Simd>(
             for (l, (&layer, out)) in network.layers.iter().zip(&mut workspace.outputs).enumerate()
             {
                 let out = &mut out[..rows * row_stride(layer.outputs)];
-                affine_of_few(simd, layer, parameters, inputs, network.activates(l), out);
+                let rectifies = network.activates(l, Activation::Relu);
+                affine_of_few(simd, layer, parameters, inputs, rectifies, out);
+                if network.activates(l, Activation::Tanh) {
+                    F::tanh_all(simd, out);
+                }
                 inputs = rows_of(out, rows, layer.outputs);
             }
         },

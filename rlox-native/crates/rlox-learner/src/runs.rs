@@ -39,9 +39,8 @@ fn forward_layers<F: Real, S: Simd>(
                     None => network.inputs(inputs, rows),
                     Some(hidden) => rows_of(hidden, rows, layer.inputs),
                 };
-                let activation = network.activates(l).then_some(network.activation);
-                affine(simd, layer, packed, inputs, activation == Some(Activation::Relu), out);
-                if activation == Some(Activation::Tanh) {
+                affine(simd, layer, packed, inputs, network.activates(l, Activation::Relu), out);
+                if network.activates(l, Activation::Tanh) {
                     F::tanh_all(simd, out);
                 }
                 hidden = Some(out);

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     fn found(rows: &[[f32; 2]]) -> Vec<(usize, Range<usize>)> {
-        let network = Network::relu(Layer::linear(&[3, 64, 64, 2], 0)).one_output_a_row();
+        let network = Network::of(Layer::linear(&[3, 64, 64, 2], 0), false).one_output_a_row();
         let mut gradients = vec![0.0; rows.len() * PAD];
         for (to, from) in gradients.chunks_exact_mut(PAD).zip(rows) {
             to[..2].copy_from_slice(from);

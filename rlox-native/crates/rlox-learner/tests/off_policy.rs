@@ -29,7 +29,7 @@ fn batch(values: &[f32], rows: usize, obs_dim: usize) -> Transitions<'_> {
 
 /// Steps a network with 4 inputs and 2 actions; the result, and whether parameters changed.
 fn step_values(rows: usize, obs_dim: usize, actions: &[i64]) -> (Result<f64, KernelError>, bool) {
-    let shape = QNetwork::plain(4, &[8], 2).unwrap();
+    let shape = QNetwork::plain(4, &[8], 2, false).unwrap();
     let mut parameters = vec![0.1; shape.n_parameters()];
     let before = parameters.clone();
     let (mut first, mut second) = (vec![0.0; parameters.len()], vec![0.0; parameters.len()]);
@@ -64,11 +64,11 @@ fn what_does_not_fit_is_refused_before_any_change() {
 
 #[test]
 fn sizes_out_of_range_are_refused() {
-    assert!(QNetwork::plain(4, &[0], 2).is_err());
-    assert!(QNetwork::dueling(4, 1 << 15, 2).is_err());
+    assert!(QNetwork::plain(4, &[0], 2, false).is_err());
+    assert!(QNetwork::dueling(4, 1 << 15, 2, false).is_err());
     let actor = Actor::SquashedGaussian { log_std_bounds: [-20.0, 2.0] };
-    assert!(ContinuousLearner::new(3, 0, [&[8]; 2], actor, 2).is_err());
-    assert!(ContinuousLearner::new(3, 1, [&[8]; 2], actor, 0).is_err());
+    assert!(ContinuousLearner::new(3, 0, [&[8]; 2], actor, 2, false).is_err());
+    assert!(ContinuousLearner::new(3, 1, [&[8]; 2], actor, 0, false).is_err());
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_gaussian_policy_needs_noise_and_a_deterministic_one_does_not() {
         (Actor::Deterministic, true),
         (Actor::SquashedGaussian { log_std_bounds: [-20.0, 2.0] }, false),
     ] {
-        let mut learner = ContinuousLearner::new(3, 1, [&[8]; 2], actor, 2).unwrap();
+        let mut learner = ContinuousLearner::new(3, 1, [&[8]; 2], actor, 2, false).unwrap();
         let policy = vec![0.1; learner.n_policy_parameters()];
         let mut critics = vec![0.1; learner.n_critic_parameters()];
         let target = critics.clone();
@@ -99,14 +99,14 @@ fn a_gaussian_policy_needs_noise_and_a_deterministic_one_does_not() {
 #[test]
 fn actions_come_row_by_row_whatever_the_number_of_rows() {
     const MANY: usize = 300; // more than a block
-    let shape = QNetwork::plain(3, &[20], 4).unwrap();
+    let shape = QNetwork::plain(3, &[20], 4, false).unwrap();
     let parameters = numbers(shape.n_parameters(), 1);
     let obs = numbers(MANY * 3, 2);
     let mut learner = QLearner::new(shape);
     let mut actions = vec![-1; MANY];
     learner.act(&parameters, &obs, &mut actions).unwrap();
     assert!(actions.iter().any(|&action| action != actions[0]));
-    let mut policy = ContinuousLearner::new(3, 2, [&[20]; 2], GAUSSIAN, 2).unwrap();
+    let mut policy = ContinuousLearner::new(3, 2, [&[20]; 2], GAUSSIAN, 2, false).unwrap();
     let weights = numbers(policy.n_policy_parameters(), 3);
     let noise = numbers(MANY * 2, 4);
     let mut chosen = vec![9.0; MANY * 2];
@@ -132,7 +132,7 @@ fn actions_come_row_by_row_whatever_the_number_of_rows() {
 /// The gradient of the mean loss of `rows` with 3 inputs, for a network of the given size.
 fn value_gradients(hidden: &[usize], n_actions: u8, rows: Range<usize>) -> Vec<f32> {
     const ALL: usize = 300;
-    let shape = QNetwork::plain(3, hidden, n_actions.into()).unwrap();
+    let shape = QNetwork::plain(3, hidden, n_actions.into(), false).unwrap();
     let mut parameters = numbers(shape.n_parameters(), 1);
     let (obs, next_obs, rewards) = (numbers(3 * ALL, 2), numbers(3 * ALL, 3), numbers(ALL, 4));
     let actions: Vec<i64> =
@@ -205,8 +205,9 @@ fn step_policy(
 
 #[test]
 fn a_policy_learns_only_from_the_smallest_value() {
-    let new =
-        |n_critics| ContinuousLearner::new(3, 1, [&[20, 20]; 2], GAUSSIAN, n_critics).unwrap();
+    let new = |n_critics| {
+        ContinuousLearner::new(3, 1, [&[20, 20]; 2], GAUSSIAN, n_critics, false).unwrap()
+    };
     let (mut one, mut two) = (new(1), new(2));
     let policy = numbers(one.n_policy_parameters(), 3);
     let critic = numbers(one.n_critic_parameters(), 4);
@@ -234,7 +235,7 @@ fn a_policy_learns_only_from_the_smallest_value() {
 
 #[test]
 fn what_a_learner_did_before_does_not_matter() {
-    let new = || ContinuousLearner::new(3, 1, [&[20, 20]; 2], GAUSSIAN, 2).unwrap();
+    let new = || ContinuousLearner::new(3, 1, [&[20, 20]; 2], GAUSSIAN, 2, false).unwrap();
     let mut used = new();
     let mut policy = numbers(used.n_policy_parameters(), 3);
     let mut critics = numbers(used.n_critic_parameters(), 4);
@@ -255,7 +256,7 @@ fn what_a_learner_did_before_does_not_matter() {
 
 #[test]
 fn a_critic_that_is_no_number_is_not_hidden_by_another() {
-    let mut learner = ContinuousLearner::new(3, 1, [&[20]; 2], GAUSSIAN, 2).unwrap();
+    let mut learner = ContinuousLearner::new(3, 1, [&[20]; 2], GAUSSIAN, 2, false).unwrap();
     let policy = numbers(learner.n_policy_parameters(), 3);
     for lost in [1, 2] {
         let mut critics = numbers(learner.n_critic_parameters(), 4);
@@ -268,7 +269,7 @@ fn a_critic_that_is_no_number_is_not_hidden_by_another() {
 
 #[test]
 fn implicit_q_learning_refuses_what_does_not_fit() {
-    assert!(ImplicitLearner::new(3, 1, [&[0]; 2], 2, [-5.0, 2.0]).is_err());
+    assert!(ImplicitLearner::new(3, 1, [&[0]; 2], 2, [-5.0, 2.0], false).is_err());
     let fine = ImplicitLosses { expectile: 0.7, temperature: 3.0, max_weight: 100.0 };
     let with = |change: fn(&mut ImplicitLosses)| {
         let mut losses = fine;
@@ -283,7 +284,8 @@ fn implicit_q_learning_refuses_what_does_not_fit() {
         (with(|losses| losses.temperature = f64::NAN), 70, 70, false),
         (with(|losses| losses.max_weight = -1.0), 70, 70, false),
     ] {
-        let mut learner = ImplicitLearner::new(3, 1, [&[20, 20]; 2], 2, [-5.0, 2.0]).unwrap();
+        let mut learner =
+            ImplicitLearner::new(3, 1, [&[20, 20]; 2], 2, [-5.0, 2.0], false).unwrap();
         let mut parameters = learner.n_parameters().map(|n| numbers(n, 1));
         let before = parameters.clone();
         let mut first = parameters.clone().map(|values| vec![0.0; values.len()]);

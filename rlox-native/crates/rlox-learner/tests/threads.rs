@@ -139,7 +139,7 @@ fn steps_of_critics_and_policy() {
         ([40, 30], Actor::Deterministic),
     ] {
         check(|| {
-            let mut learner = ContinuousLearner::new(3, 2, [&hidden; 2], actor, 3).unwrap();
+            let mut learner = ContinuousLearner::new(3, 2, [&hidden; 2], actor, 3, false).unwrap();
             let mut policy = numbers(learner.n_policy_parameters(), 1);
             let mut critics = numbers(learner.n_critic_parameters(), 2);
             let mut target = numbers(critics.len(), 3);
@@ -180,7 +180,7 @@ fn steps_of_critics_and_policy() {
 #[test]
 fn steps_of_action_values() {
     const ROWS: usize = 270;
-    let shapes = [QNetwork::plain(3, &[70, 70], 2), QNetwork::dueling(3, 70, 2)];
+    let shapes = [QNetwork::plain(3, &[70, 70], 2, false), QNetwork::dueling(3, 70, 2, false)];
     for shape in shapes.map(Result::unwrap) {
         check(|| {
             let mut parameters = numbers(shape.n_parameters(), 1);
@@ -206,7 +206,8 @@ fn steps_of_action_values() {
 fn steps_of_implicit_q_learning() {
     const ROWS: usize = 270;
     check(|| {
-        let mut learner = ImplicitLearner::new(3, 2, [&[70, 70]; 2], 3, [-5.0, 2.0]).unwrap();
+        let mut learner =
+            ImplicitLearner::new(3, 2, [&[70, 70]; 2], 3, [-5.0, 2.0], false).unwrap();
         let [n_value, n_policy, n_critics] = learner.n_parameters();
         let target = numbers(n_critics, 1);
         let mut parts: Vec<_> = [n_value, n_policy, n_critics]

@@ -64,9 +64,9 @@ pub struct PolicyTerms {
     pub entropy: f64,
 }
 
-/// Takes gradient steps on the parameters of a policy and of its critics, MLPs with `ReLU`.
+/// Takes gradient steps on the parameters of a policy and of its critics, MLPs with `ReLU` or tanh.
 ///
-/// Parameters have the order of `rlox.nn.ReluMLP` for the policy and `rlox.nn.EnsembleMLP` for the
+/// Parameters have the order of `rlox.nn.MLP` for the policy and `rlox.nn.EnsembleMLP` for the
 /// critics. The learner owns only working memory: parameters and moments belong to the caller.
 #[derive(Debug)]
 pub struct ContinuousLearner {
@@ -106,6 +106,7 @@ impl ContinuousLearner {
         hidden: [&[usize]; 2],
         actor: Actor,
         n_critics: usize,
+        tanh: bool,
     ) -> Result<Self> {
         let named = [("obs_dim", obs_dim), ("act_dim", act_dim), ("critics", n_critics)];
         check_sizes(&named, &hidden.concat())?;
@@ -113,8 +114,8 @@ impl ContinuousLearner {
             check_log_std_bounds(log_std_bounds)?;
         }
         let sizes = [&[obs_dim], hidden[0], &[actor.n_outputs(act_dim)]].concat();
-        let policy = Network::relu(Layer::linear(&sizes, 0));
-        let critics = ensemble(&[&[obs_dim + act_dim], hidden[1], &[1]].concat(), n_critics);
+        let policy = Network::of(Layer::linear(&sizes, 0), tanh);
+        let critics = ensemble(&[&[obs_dim + act_dim], hidden[1], &[1]].concat(), n_critics, tanh);
         let n_critic_parameters = critics.last().map_or(0, Network::end);
         let zeros = |n: usize| vec![0.0; n];
         Ok(Self {

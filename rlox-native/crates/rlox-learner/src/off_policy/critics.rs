@@ -11,9 +11,9 @@ use crate::passes::{Gradients, Packed, Pass, backward_each, forward_each, loads}
 use crate::runs::Hidden;
 use crate::workspace::{Workspace, gradients};
 
-/// K networks with `ReLU` and parameters as in `rlox.nn.EnsembleMLP`: layer by layer the weights of
-/// all, `inputs` × `outputs` each; then layer by layer the biases of all.
-pub(super) fn ensemble(sizes: &[usize], n_members: usize) -> Vec<Network> {
+/// K networks with parameters as in `rlox.nn.EnsembleMLP`: layer by layer the weights of all,
+/// `inputs` × `outputs` each; then layer by layer the biases of all.
+pub(super) fn ensemble(sizes: &[usize], n_members: usize, tanh: bool) -> Vec<Network> {
     let pairs = || sizes.windows(2).map(|pair| (pair[0], pair[1]));
     let all_weights: usize = pairs().map(|(inputs, outputs)| n_members * inputs * outputs).sum();
     let member = |k: usize| {
@@ -32,7 +32,7 @@ pub(super) fn ensemble(sizes: &[usize], n_members: usize) -> Vec<Network> {
             biases += n_members * outputs;
             layer
         };
-        Network::relu(pairs().enumerate().map(layer).collect())
+        Network::of(pairs().enumerate().map(layer).collect(), tanh)
     };
     (0..n_members).map(member).collect()
 }

@@ -55,7 +55,7 @@ pub struct ImplicitTerms {
 }
 
 /// Takes gradient steps on the parameters of a state value, a Gaussian policy with deviations
-/// independent of the state, and critics, all MLPs with `ReLU`.
+/// independent of the state, and critics, all MLPs with `ReLU` or tanh.
 ///
 /// It owns only working memory: parameters and moments belong to the caller.
 #[derive(Debug)]
@@ -93,14 +93,16 @@ impl ImplicitLearner {
         hidden: [&[usize]; 2],
         n_critics: usize,
         log_std_bounds: [f64; 2],
+        tanh: bool,
     ) -> Result<Self> {
         let named = [("obs_dim", obs_dim), ("act_dim", act_dim), ("critics", n_critics)];
         check_sizes(&named, &hidden.concat())?;
         check_log_std_bounds(log_std_bounds)?;
         let [own, of_values] = hidden;
-        let value = Network::relu(Layer::linear(&[&[obs_dim], of_values, &[1]].concat(), 0));
-        let policy = Network::relu(Layer::linear(&[&[obs_dim], own, &[act_dim]].concat(), act_dim));
-        let critics = ensemble(&[&[obs_dim + act_dim], of_values, &[1]].concat(), n_critics);
+        let network = |sizes: [&[_]; 3], at| Network::of(Layer::linear(&sizes.concat(), at), tanh);
+        let value = network([&[obs_dim], of_values, &[1]], 0);
+        let policy = network([&[obs_dim], own, &[act_dim]], act_dim);
+        let critics = ensemble(&[&[obs_dim + act_dim], of_values, &[1]].concat(), n_critics, tanh);
         Ok(Self {
             obs_dim,
             act_dim,

@@ -14,9 +14,9 @@ use crate::workspace::{Workspace, gradients};
 use rlox_kernels::error::Result;
 use rlox_kernels::threads;
 
-/// The shape of a network from observations to the values of all actions, with `ReLU` between
-/// layers, and the order of its parameters in one flat array: layer by layer, weights `outputs` ×
-/// `inputs` before biases, as in `rlox.networks`.
+/// The shape of a network from observations to the values of all actions, with `ReLU` or
+/// tanh between layers, and the order of its parameters in one flat array: layer by layer, weights
+/// `outputs` × `inputs` before biases, as in `rlox.networks`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QNetwork {
     obs_dim: usize,
@@ -40,10 +40,10 @@ impl QNetwork {
     ///
     /// # Errors
     /// [`KernelError::Range`](rlox_kernels::KernelError::Range) for a size outside `[1, 16384]`.
-    pub fn plain(obs_dim: usize, hidden: &[usize], n_actions: usize) -> Result<Self> {
+    pub fn plain(obs_dim: usize, hidden: &[usize], n_actions: usize, tanh: bool) -> Result<Self> {
         check_sizes(&[("obs_dim", obs_dim), ("actions", n_actions)], hidden)?;
         let sizes = [&[obs_dim], hidden, &[n_actions]].concat();
-        let kind = Kind::Plain(Network::relu(Layer::linear(&sizes, 0)).one_output_a_row());
+        let kind = Kind::Plain(Network::of(Layer::linear(&sizes, 0), tanh).one_output_a_row());
         Ok(Self { obs_dim, n_actions, kind })
     }
 
@@ -51,12 +51,12 @@ impl QNetwork {
     ///
     /// # Errors
     /// [`KernelError::Range`](rlox_kernels::KernelError::Range) for a size outside `[1, 16384]`.
-    pub fn dueling(obs_dim: usize, hidden: usize, n_actions: usize) -> Result<Self> {
+    pub fn dueling(obs_dim: usize, hidden: usize, n_actions: usize, tanh: bool) -> Result<Self> {
         check_sizes(&[("obs_dim", obs_dim), ("actions", n_actions)], &[hidden])?;
-        let mut shared = Network::relu(Layer::linear(&[obs_dim, hidden], 0));
+        let mut shared = Network::of(Layer::linear(&[obs_dim, hidden], 0), tanh);
         shared.activates_last = true;
         let stream = |outputs, offset| {
-            let mut stream = Network::relu(Layer::linear(&[hidden, hidden, outputs], offset));
+            let mut stream = Network::of(Layer::linear(&[hidden, hidden, outputs], offset), tanh);
             stream.input_stride = shared.output_stride();
             stream
         };

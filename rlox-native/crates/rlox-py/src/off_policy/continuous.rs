@@ -30,7 +30,7 @@ pub(crate) struct ContinuousLearner {
 impl ContinuousLearner {
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
-    #[pyo3(signature = (obs_dim, act_dim, hidden, n_critics, *, log_std_bounds=None, critic_hidden=None))]
+    #[pyo3(signature = (obs_dim, act_dim, hidden, n_critics, *, log_std_bounds=None, critic_hidden=None, tanh=false))]
     fn new(
         obs_dim: usize,
         act_dim: usize,
@@ -38,6 +38,7 @@ impl ContinuousLearner {
         n_critics: usize,
         log_std_bounds: Option<[f64; 2]>,
         #[pyo3(from_py_with = parse_critic_hidden)] critic_hidden: Option<Vec<usize>>,
+        tanh: bool,
     ) -> PyResult<Self> {
         let actor = match log_std_bounds {
             Some(log_std_bounds) => Actor::SquashedGaussian { log_std_bounds },
@@ -46,7 +47,8 @@ impl ContinuousLearner {
         let inputs = obs_dim.saturating_add(act_dim);
         let hidden = [&hidden[..], critic_hidden.as_deref().unwrap_or(&hidden)];
         check_networks(inputs, hidden, 2, n_critics.saturating_add(2))?;
-        let learner = kernels::ContinuousLearner::new(obs_dim, act_dim, hidden, actor, n_critics);
+        let learner =
+            kernels::ContinuousLearner::new(obs_dim, act_dim, hidden, actor, n_critics, tanh);
         let learner = Mutex::new(learner.map_err(raise)?);
         Ok(Self { learner, n_critics, obs_dim, act_dim })
     }

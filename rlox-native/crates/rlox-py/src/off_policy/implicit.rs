@@ -28,7 +28,7 @@ pub(crate) struct ImplicitLearner {
 impl ImplicitLearner {
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
-    #[pyo3(signature = (obs_dim, act_dim, hidden, n_critics, *, log_std_bounds, critic_hidden=None))]
+    #[pyo3(signature = (obs_dim, act_dim, hidden, n_critics, *, log_std_bounds, critic_hidden=None, tanh=false))]
     fn new(
         obs_dim: usize,
         act_dim: usize,
@@ -36,11 +36,12 @@ impl ImplicitLearner {
         n_critics: usize,
         log_std_bounds: [f64; 2],
         #[pyo3(from_py_with = parse_critic_hidden)] critic_hidden: Option<Vec<usize>>,
+        tanh: bool,
     ) -> PyResult<Self> {
         let inputs = obs_dim.saturating_add(act_dim);
         let hidden = [&hidden[..], critic_hidden.as_deref().unwrap_or(&hidden)];
         check_networks(inputs, hidden, 2, n_critics.saturating_add(2))?;
-        let learner = Kernel::new(obs_dim, act_dim, hidden, n_critics, log_std_bounds);
+        let learner = Kernel::new(obs_dim, act_dim, hidden, n_critics, log_std_bounds, tanh);
         let learner = Mutex::new(learner.map_err(raise)?);
         Ok(Self { learner, n_critics, act_dim })
     }

@@ -26,21 +26,22 @@ pub(crate) struct QLearner {
 impl QLearner {
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
-    #[pyo3(signature = (obs_dim, hidden, n_actions, *, dueling=false))]
+    #[pyo3(signature = (obs_dim, hidden, n_actions, *, dueling=false, tanh=false))]
     fn new(
         obs_dim: usize,
         #[pyo3(from_py_with = parse_hidden)] hidden: Vec<usize>,
         n_actions: usize,
         dueling: bool,
+        tanh: bool,
     ) -> PyResult<Self> {
         check_networks(obs_dim, [&hidden; 2], n_actions, 1)?;
         let shape = match (dueling, hidden.as_slice()) {
-            (true, &[width]) => QNetwork::dueling(obs_dim, width, n_actions),
+            (true, &[width]) => QNetwork::dueling(obs_dim, width, n_actions, tanh),
             (true, _) => {
                 let text = format!("a dueling network has one width, got {hidden:?}");
                 return Err(pyo3::exceptions::PyValueError::new_err(text));
             }
-            (false, hidden) => QNetwork::plain(obs_dim, hidden, n_actions),
+            (false, hidden) => QNetwork::plain(obs_dim, hidden, n_actions, tanh),
         }
         .map_err(raise)?;
         Ok(Self { learner: Mutex::new(kernels::QLearner::new(shape.clone())), shape })
