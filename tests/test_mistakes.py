@@ -47,7 +47,6 @@ AT_THE_COMMAND_LINE = {
     "train ppo --env CartPole-v1 --batch-size 100000": "exceeds the rollout's n_envs * n_steps",
     "train ppo --env CartPole-v1 --recurrent lstm --batch-size 100": "not a multiple of n_steps",
     "train ppo --env CartPole-v1 --memory-size 32": "needs recurrent='lstm' or 'gru'",
-    "train ppo --env CartPole-v1 --compute-dtype bfloat16": "the network has none; leave it out",
     "train ppo --env CartPole-v1 --device tpu": "device 'tpu'",
     "train dreamer_v3 --env CartPole-v1 --size huge": "expected 'debug', '1m'",
     "train ppo --env CartPole-v1 --sweep learning_rat=1e-3": "did you mean 'learning_rate'?",

@@ -120,7 +120,7 @@ def test_wrong_options_are_refused():
         build("ppo", activation="swish")
     with pytest.raises(ConfigError, match="critic_hidden: expected one or more widths"):
         build("sac", critic_hidden=[])
-    with pytest.raises(ConfigError, match="made by hidden, critic_hidden, activation, layer_norm"):
+    with pytest.raises(ConfigError, match="here it is hidden, critic_hidden, activation"):
         build("td3", activation_fn="relu")
     with pytest.raises(ConfigError, match="activation must be tanh, got relu"):
         rlox.make("hybrid_ppo", env="CartPole-v1", activation="relu")

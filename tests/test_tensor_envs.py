@@ -306,6 +306,11 @@ def test_precision_is_an_option():
     )
 
 
+def replaced(env, parts, actions):
+    """Return a step with other parts."""
+    return {**Doors.step(env, actions), **parts}
+
+
 def test_what_does_not_fit_is_refused():
     """Options of arrays, added losses, an env that broke, one elsewhere that cannot move."""
     with pytest.raises(ConfigError, match="normalize_observations is for envs of arrays"):
@@ -319,6 +324,24 @@ def test_what_does_not_fit_is_refused():
     ppo = rlox.make("ppo", env=CartPole(2), n_steps=8, batch_size=16)
     with pytest.raises(ValueError, match="write into the tensors of the collected one"):
         ppo.learner.update(copy.copy(ppo.learner.collect(8, Hooks(ppo))), None, 0.0, Hooks(ppo))
+    for key, wrong, text in (
+        ("rewards", torch.zeros(()), r"rewards of step must be a tensor of torch.float32 \(6,\)"),
+        ("terminated", torch.zeros(N), "terminated of step must be a tensor of torch.bool"),
+        ("obs", {"place": torch.zeros(N, 2)}, "must have the leaves .'door', 'place'., got .'place'."),
+        (
+            "final_obs",
+            {"place": torch.zeros(N, 2), "door": torch.zeros(N)},
+            "final_obs of step door",
+        ),
+    ):
+        env = Doors()
+        env.step = partial(replaced, env, {key: wrong})
+        with pytest.raises(EnvError, match=text):
+            rlox.make("ppo", env=env, **SMALL).train(72)
+    closed = Doors()
+    closed.action_masks = lambda: torch.zeros(N, 5, dtype=torch.bool)
+    with pytest.raises(EnvError, match="masks that allow a choice"):
+        rlox.make("ppo", env=closed, **SMALL).train(72)
     broken = CartPole(2)
     broken.advance = lambda state, actions: (state * torch.nan, *broken.zeros)
     broken.zeros = torch.zeros(2), torch.zeros(2, dtype=torch.bool)

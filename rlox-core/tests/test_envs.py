@@ -72,7 +72,7 @@ def test_named_backend_must_have_the_id():
         make_vec_env("CartPole-v0", backend="fast")
     assert str(caught.value) == (
         "the env backend 'fast' has no 'CartPole-v0'; did you mean 'CartPole-v1'?; "
-        "it has CartPole-v1; backend='auto' takes gymnasium's"
+        "it has CartPole-v1; without env_backend it is gymnasium's"
     )
 
 

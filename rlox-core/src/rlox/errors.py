@@ -95,7 +95,7 @@ _EPSILON = ("epsilon",)
 _NO_ENV = "the env is not an option: pass env=…, or --env, next to the config"
 _NO_POLICY = "networks follow from the spaces and options: leave it out, as in PPO('CartPole-v1')"
 _NO_ALGORITHM = "name it without a flag, as in rlox train ppo --env CartPole-v1"
-_STEPS = "the length is the argument of train(), or --total-timesteps"
+_STEPS = "the length is the argument of train(), or of a new rlox train --total-timesteps"
 _BEST = "it is EvalCallback(best_model_path=...); with --eval-freq runs keep the best"
 
 FOREIGN: dict[str, tuple[str, ...] | str] = {

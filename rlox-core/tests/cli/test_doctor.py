@@ -54,7 +54,7 @@ def test_doctor_names_the_command_that_installs_what_is_missing(run, absent):
 
 def test_doctor_says_why_a_backend_cannot_be_used(run, monkeypatch):
     """A library is missing."""
-    monkeypatch.setitem(sys.modules, "rlox.learners.rollouts", None)
+    monkeypatch.setitem(sys.modules, "rlox.learners.compiled", None)
     assert "torch (not usable: " in rows(run("doctor").out)["learners"]
 
 

@@ -21,7 +21,14 @@ from rlox.learners import RolloutTask, choose_learner
 from rlox.logging import LoggerCallback
 from rlox.losses import AddedLosses, ClippedSurrogate, Losses, Objective, make_metrics
 from rlox.networks.validate import refuse_network_options, require_actor, try_actor
-from rlox.nn import Layers, find_device, load_module_state, module_state, set_compute_dtype
+from rlox.nn import (
+    Layers,
+    find_device,
+    load_module_state,
+    module_state,
+    set_compute_dtype,
+    set_matmul_precision,
+)
 from rlox.rollouts import (
     NETWORK_OPTIONS,
     EnvMemory,
@@ -138,6 +145,7 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
         self.schedules = Schedules(cfg, schedules)
         self.added_losses = AddedLosses(added_losses, ("policy",))
         self.device = find_device(cfg.device)
+        set_matmul_precision(cfg)
         env = self._make_envs(vectorization=cfg.vectorization)
         if fixed_env_count(self.env_source) is None and cfg.critic in ("observations", "local"):
             leave_out = getattr(env, "leave_out_state", None)  # of envs that may fail to give one

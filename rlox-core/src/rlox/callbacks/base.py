@@ -34,7 +34,10 @@ class Callback:
 
         def __new__(cls, *_: Any, **given: Any) -> Callback:
             """Refuse other libraries' names of arguments."""
-            for name in given.keys() & FOREIGN.keys() - inspect.signature(cls.__init__).parameters:
+            taken = inspect.signature(cls.__init__).parameters
+            if any(each.kind is each.VAR_KEYWORD for each in taken.values()):
+                return super().__new__(cls)
+            for name in given.keys() & FOREIGN.keys() - taken - {"env", "env_id"}:
                 raise TypeError(f"{cls.__name__} has no argument '{name}'{suggest(name, ())}")
             return super().__new__(cls)
 

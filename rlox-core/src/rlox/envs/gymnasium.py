@@ -401,7 +401,8 @@ def _no_env(expected: str, got: Any) -> EnvError:
     name = type(got).__name__
     if hasattr(got, "possible_agents"):  # of PettingZoo
         return several_agents(f"{name} has")
-    return EnvError(f"{expected}, got {name}")
+    tensors = "; an env of tensors is passed as an object with all members of TensorEnv"
+    return EnvError(f"{expected}, got {name}{tensors if hasattr(got, 'step') else ''}")
 
 
 def _require_number(n_envs: int | None, most: int | None = None) -> int:

@@ -220,13 +220,13 @@ def choose_backend(
             known = [*env_ids, *(f"{prefix}…" for prefix in prefixes)]
             raise EnvError(
                 f"the env backend '{backend}' has no '{env_id}'{suggest(env_id, env_ids)}; "
-                f"it has {', '.join(known)}; backend='auto' takes gymnasium's"
+                f"it has {', '.join(known)}; without env_backend it is gymnasium's"
             )
         return named, NAMED
     backends = found.by_priority("rlox_env_backends")
     passed_over = []
     for each in backends:
-        if not has_id(each, env_id):
+        if each.spec.priority < 0 or not has_id(each, env_id):
             continue
         unknown = sorted(set(env_kwargs or {}) - set(each.spec.env_kwargs))
         if vectorization == "async":

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from rlox.batches.rollout import RolloutBatch
 from rlox.batches.transitions import cut_into_sequences
+from rlox.envs.gymnasium import STEP_KEYS
 from rlox.envs.running import EpisodeStatistics, leaves_of, require_same_leaves
 from rlox.envs.tensors import TensorVecEnv
 from rlox.errors import BackendError, ConfigError, EnvError, SpaceError
@@ -55,7 +56,7 @@ class Storage:
     returns: Tensor
     report: Tensor
     """Returns (T, N), then lengths (T, N) of the episodes that ended, NaN elsewhere; then whether
-    all numbers are finite."""
+    all numbers are finite and all masks allow a choice."""
     action_masks: Tensor | None = None
     episode_starts: Tensor | None = None
     initial_state: Tensor | None = None
@@ -206,6 +207,12 @@ class TensorCollector:
         self._gamma, self._lambda, self._seq_len = gamma, gae_lambda, seq_len
         self._rows = ObservationRows(env.observation_space)
         self._to_env = _action_converter(env.action_space, device)
+        self._choices = [
+            size for leaf in ActionRows(env.action_space).leaves for size in leaf.sizes
+        ]
+        self._blank = map_leaves(torch.from_numpy, self._rows.blank(env.n_envs))
+        flag = torch.zeros(env.n_envs, dtype=torch.bool)
+        self._likes = torch.zeros(env.n_envs), flag, flag
         self._seeds = ResetSeeds(seed, 1)
         self._obs: Any = None
         self.running = torch.zeros(2, env.n_envs, dtype=torch.float64, device=device)
@@ -229,7 +236,9 @@ class TensorCollector:
             Whether tensors were replaced.
         """
         if self._obs is None:
-            self._obs = map_leaves(torch.clone, self.env.tensors.reset(self._seeds.next()[0]))
+            obs = self.env.tensors.reset(self._seeds.next()[0])
+            self._require_obs("reset's observations", obs)
+            self._obs = map_leaves(torch.clone, obs)
             self._seeds.resets += 1
             self.running.zero_()
             self.actor.begin()
@@ -239,6 +248,44 @@ class TensorCollector:
         self._rows.require_memory_for(2 * n_steps, self.n_envs)
         self.storage = self._allocate(n_steps)
         return True
+
+    def _require(self, step: Any) -> None:
+        """Check the form of a step; its numbers are checked after the rollout.
+
+        Raises:
+            EnvError: a key is missing, or a tensor has another shape or kind.
+        """
+        name = type(self.env.tensors).__name__
+        if missing := [key for key in STEP_KEYS if not isinstance(step, dict) or key not in step]:
+            raise EnvError(f"{name}.step must return a dict with {', '.join(missing)}")
+        for key, like in zip(STEP_KEYS[1:4], self._likes, strict=True):
+            self._require_tensor(f"{key} of step", step[key], like)
+        for key in ("obs", "final_obs"):
+            self._require_obs(f"{key} of step", step[key])
+
+    def _require_obs(self, what: str, obs: Any) -> None:
+        """Check the form of observations (N, ...); see :meth:`_require`."""
+        leaves, likes = (x if isinstance(x, dict) else {"": x} for x in (obs, self._blank))
+        if set(leaves) != set(likes):
+            raise EnvError(f"{what} must have the leaves {list(likes)}, got {list(leaves)}")
+        for leaf, like in likes.items():
+            self._require_tensor(f"{what} {leaf}".strip(), leaves[leaf], like)
+
+    def _require_tensor(self, what: str, found: Any, like: Tensor) -> None:
+        real = like.is_floating_point()
+        if (
+            not isinstance(found, Tensor)
+            or found.shape != like.shape
+            or found.is_floating_point() > real
+            or (found.dtype == torch.bool) != (like.dtype == torch.bool)
+        ):
+            got = repr(found)
+            if isinstance(found, Tensor):
+                got = f"{found.dtype} {tuple(found.shape)}"
+            raise EnvError(
+                f"{type(self.env.tensors).__name__}: {what} must be a tensor of {like.dtype} "
+                f"{tuple(like.shape)}, got {got:.80}"
+            )
 
     def _allocate(self, n_steps: int) -> Storage:
         shape, empty = (n_steps, self.n_envs), partial(torch.zeros, device=self.device)
@@ -282,11 +329,14 @@ class TensorCollector:
         for t in range(store.n_steps):
             masks: tuple[Tensor, ...] = ()
             if store.action_masks is not None:
-                masks = (store.action_masks[t].copy_(tensors.action_masks()),)  # type: ignore[attr-defined]
+                found = tensors.action_masks()  # type: ignore[attr-defined]
+                self._require_tensor("action_masks()", found, store.action_masks[t])
+                masks = (store.action_masks[t].copy_(found),)
             actions, log_probs = actor.act(store, t, obs, masks)
             store.log_probs[t].copy_(log_probs)
             actions = store.actions[t].copy_(actions.view_as(store.actions[t]))
             step = tensors.step(self._to_env(actions))
+            self._require(step)
             for name in ("rewards", "terminated", "truncated"):
                 getattr(store, name)[t].copy_(step[name])
             final_obs = _write(store.final_obs, t, step["final_obs"])
@@ -297,8 +347,11 @@ class TensorCollector:
         estimate_advantages(store, self._gamma, self._lambda)
         _find_episodes(store, self.running)
         leaves = store.obs.values() if isinstance(store.obs, dict) else (store.obs,)
-        finite = [each.isfinite().all() for each in (store.rewards, store.final_values, *leaves)]
-        store.report[-1].copy_(torch.stack(finite).all())
+        flags = [each.isfinite().all() for each in (store.rewards, *leaves)]
+        if store.action_masks is not None:
+            possible = torch.split(store.action_masks, self._choices, -1)
+            flags.append(torch.stack([each.any(-1).all() for each in possible]).all())
+        store.report[-1].copy_(torch.stack(flags).all())
 
     def finish(self) -> None:
         """Read what the host needs of a rollout: its episodes.
@@ -311,8 +364,8 @@ class TensorCollector:
         if not report[-1]:
             self._obs = None
             raise EnvError(
-                f"{type(self.env.tensors).__name__}.step must return finite observations and "
-                "rewards, got NaN or infinity; correct the env"
+                f"{type(self.env.tensors).__name__} must return finite observations and rewards, "
+                "and masks that allow a choice, got others; correct the env"
             )
         returns, lengths = report[:-1].reshape(2, -1)
         ended = ~np.isnan(returns)
@@ -566,9 +619,15 @@ def _action_converter(space: Any, device: torch.device) -> Callable[[Tensor], Te
     shape = space.shape or ()
     if isinstance(space, spaces.Box):
         low, high = (torch.as_tensor(x, device=device) for x in (space.low, space.high))
-        return lambda rows: rows.view(-1, *shape).clamp(low, high)
+        whole = space.dtype.kind in "iu"
+
+        def convert(rows: Tensor) -> Tensor:
+            numbers = rows.view(-1, *shape)
+            return (numbers.round() if whole else numbers).clamp(low, high).to(low.dtype)
+
+        return convert
     if isinstance(space, spaces.MultiBinary):
-        return lambda rows: rows.view(-1, *shape)
+        return lambda rows: rows.view(-1, *shape).clone()  # as the env may write into it
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
         start = torch.as_tensor(space.start, device=device)
         return lambda rows: rows.view(-1, *shape) + start

@@ -37,6 +37,12 @@ def find_device(name: str) -> torch.device:
     return device
 
 
+def set_matmul_precision(config: Any) -> None:
+    """Set torch's precision of matrix products to a config's, unless it is the default."""
+    if (precision := getattr(config, "matmul_precision", "highest")) != "highest":
+        torch.set_float32_matmul_precision(precision)
+
+
 @contextmanager
 def torch_threads(count: int | None) -> Iterator[None]:
     """Run the block with ``count`` torch threads; ``None`` keeps torch's setting.

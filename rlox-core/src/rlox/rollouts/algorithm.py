@@ -53,6 +53,7 @@ from rlox.nn import (
     load_module_state,
     module_state,
     set_compute_dtype,
+    set_matmul_precision,
     torch_threads,
 )
 from rlox.protocols import RecurrentActor
@@ -159,8 +160,7 @@ class RolloutAlgorithm(Algorithm):
         self.schedules = Schedules(cfg, schedules)
         self.own_objective = objective
         self.device = find_device(cfg.device)
-        if cfg.matmul_precision != "highest":
-            torch.set_float32_matmul_precision(cfg.matmul_precision)
+        set_matmul_precision(cfg)
         self.collector = self.make_collector()
         self.resources.callback(self.collector.close)
         self.policy = self._make_policy(policy)

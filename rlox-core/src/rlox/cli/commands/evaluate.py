@@ -47,6 +47,8 @@ def eval_command(
     asked: Any = {"n_episodes": episodes, "deterministic": not stochastic, "seed": seed}
     unit, mean, done, progress = "env steps", "return", "", {}
     if path.suffix in (".rlox", ".onnx"):
+        if not path.is_file():
+            raise ConfigError(f"the policy file '{path}' does not exist")
         if env is None:
             raise ConfigError(f"the policy file '{path}' names no env; pass --env")
         policy = load_policy(path)

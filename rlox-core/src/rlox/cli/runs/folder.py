@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,10 @@ class RunFolder:
         """Return ``runs/<algorithm>-<env>-<what>-<time>``, where ``what`` is a seed or "sweep"."""
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         env = env.replace("/", "_").replace(":", "_")
-        return Path("runs") / f"{algorithm}-{env}-{what}-{stamp}"
+        name = f"{algorithm}-{env}-{what}-{stamp}"
+        # a second one within a second
+        names = chain((name,), (f"{name}-{i}" for i in count(2)))
+        return next(path for each in names if not (path := Path("runs") / each).exists())
 
     @property
     def checkpoints(self) -> Path:
