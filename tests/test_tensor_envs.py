@@ -327,7 +327,7 @@ def test_what_does_not_fit_is_refused():
     for key, wrong, text in (
         ("rewards", torch.zeros(()), r"rewards of step must be a tensor of torch.float32 \(6,\)"),
         ("terminated", torch.zeros(N), "terminated of step must be a tensor of torch.bool"),
-        ("obs", {"place": torch.zeros(N, 2)}, "must have the leaves .'door', 'place'., got .'place'."),
+        ("obs", {"place": torch.zeros(N, 2)}, "the leaves .'door', 'place'., got .'place'."),
         (
             "final_obs",
             {"place": torch.zeros(N, 2), "door": torch.zeros(N)},
