@@ -180,6 +180,8 @@ def __getattr__(name: str) -> Any:
         from rlox.errors import name_clash, suggest
 
         clash = f"; {problem}" if (problem := name_clash()) else ""
+        if name in importlib.import_module("rlox.algorithms").__all__:
+            clash = f"; it is rlox.algorithms.{name}{clash}"
         raise AttributeError(f"module 'rlox' has no '{name}'{suggest(name, __all__)}{clash}")
     globals()[name] = value
     return value

@@ -189,7 +189,8 @@ def _try(policy: LoadedPolicy) -> None:
 def _require_suffix(path: Path) -> None:
     if path.suffix not in SUFFIXES:
         raise ConfigError(
-            f"the name of a policy file must end in {' or '.join(SUFFIXES)}, got '{path}'"
+            f"the name of a policy file must end in {' or '.join(SUFFIXES)}, got '{path}'; rlox "
+            "export writes one of a run"
         )
 
 
