@@ -1,5 +1,6 @@
 """The options of the default networks: in every loop, in files, on the command line, in Rust."""
 
+import gymnasium
 import numpy as np
 import pytest
 import rlox
@@ -145,3 +146,56 @@ def test_a_sequential_of_known_layers_is_exported(tmp_path):
     obs = np.random.default_rng(0).uniform(-1, 1, (50, 3)).astype(np.float32)
     acted = rlox.load_policy(tmp_path / "policy.rlox").predict(obs)
     np.testing.assert_allclose(acted, algorithm.predict(obs), rtol=1e-4, atol=1e-5)
+
+
+class Aimed(gymnasium.Env):
+    """Shows whether to act, and to the critic how long the episode still lasts."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {"sign": gymnasium.spaces.Box(-1, 1, (2,)), "left": gymnasium.spaces.Box(0, 9, (1,))}
+    )
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        """Begin."""
+        super().reset(seed=seed)
+        self.left = 9
+        return self.look(), {}
+
+    def look(self):
+        """Return the observation."""
+        self.sign = self.np_random.uniform(-1, 1, 2).astype(np.float32)
+        return {"sign": self.sign, "left": np.array([self.left], np.float32)}
+
+    def step(self, action):
+        """Be paid for the sign's first number."""
+        paid = float((self.sign[0] > 0) == action)
+        self.left -= 1
+        return self.look(), paid, self.left == 0, False, {}
+
+
+def test_a_critic_may_see_more(tmp_path):
+    """Its keys change values and never actions, in torch, in files, and in ONNX's inputs."""
+    onnx = pytest.importorskip("onnxruntime")
+    options = {"n_envs": 2, "n_steps": 16, "seed": 0, "critic_obs": ("left",)}
+    ppo = rlox.make("ppo", env=Aimed, batch_size=16, hidden=16, **options)
+    assert ppo.learner.backend == "torch"
+    ppo.train(64)
+    sign = torch.rand(4, 2)
+    near, far = ({"sign": sign, "left": torch.full((4, 1), left)} for left in (1.0, 9.0))
+    policy = ppo.policy
+    assert torch.equal(policy.deterministic(near), policy.deterministic(far))
+    assert torch.equal(*(policy.distribution(policy.encode(x)).logits for x in (near, far)))
+    assert not torch.equal(policy.get_value(near), policy.get_value(far))
+    rlox.export(ppo, tmp_path / "policy.onnx")
+    arrays = {key: value.numpy() for key, value in near.items()}
+    expected = ppo.predict(arrays)
+    assert np.array_equal(rlox.load_policy(tmp_path / "policy.onnx").predict(arrays), expected)
+    names = [each.name for each in onnx.InferenceSession(tmp_path / "policy.onnx").get_inputs()]
+    assert "obs.sign" in names
+    assert "obs.left" not in names
+    for wrong in (("right",), ("left", "sign")):
+        with pytest.raises(ConfigError, match="critic_obs must name some, not all, keys"):
+            rlox.make("a2c", env=Aimed, critic_obs=wrong)
+    with pytest.raises(ConfigError, match="without memory or shared layers"):
+        rlox.make("ppo", env=Aimed, recurrent="lstm", **options)

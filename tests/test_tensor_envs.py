@@ -225,7 +225,7 @@ class Captured(TorchDispatchMode):
     [
         ("ppo", lambda: CartPole(N), {"target_kl": 0.01}),
         ("ppo", lambda: CartPole(N), {"recurrent": "lstm", "seq_len": 4}),
-        ("ppo", Doors, {}),
+        ("ppo", Doors, {"critic_obs": ("place",)}),
         ("a2c", lambda: ENVS["Pendulum-v1"](N), {}),
     ],
 )

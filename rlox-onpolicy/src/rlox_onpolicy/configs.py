@@ -56,10 +56,17 @@ BOUNDS = {"learning_rate": (0.0, 1.0), "ent_coef": (0.0, float("inf"))}
 """Of options that may be schedules in all algorithms."""
 
 
+CRITIC_OBS = option(
+    (), help="keys of a Dict of observations that the critic alone sees", unit="names",
+    source="Pinto et al. 2018",
+)  # fmt: skip
+
+
 class PPOConfig(ClippedSurrogateConfig):
     """Options of PPO."""
 
     shared: bool = SHARED
+    critic_obs: tuple[str, ...] = CRITIC_OBS
     seq_len: int | None = count(
         None, unit="env steps", source="Williams and Peng 1990",
         help="steps that gradients go back through a memory; None: the whole rollout",
@@ -109,7 +116,7 @@ class HybridPPOConfig(PPOConfig):
         only = {
             "normalize_observations": False, "normalize_rewards": False, "clip_rewards": None,
             "frame_stack": 1, "seq_len": None, "activation": "tanh", "layer_norm": False,
-            "conv": "auto", "shared": False,
+            "conv": "auto", "shared": False, "critic_obs": (),
         }  # fmt: skip
         for name, value in only.items():
             if getattr(self, name) != value:
@@ -163,6 +170,7 @@ class A2CConfig(RolloutConfig):
     )
     hidden: Widths = widths(64, source="Stable-Baselines3")
     shared: bool = SHARED
+    critic_obs: tuple[str, ...] = CRITIC_OBS
 
     @model_validator(mode="after")
     def _check_advantages(self) -> A2CConfig:

@@ -65,11 +65,12 @@ NAMES: dict[Group, tuple[str, ...]] = {
         "reward_shift", "team_reward",
     ),
     "network": (
-        "activation", "bins", "blocks", "conv", "critic", "decoder_keys", "depth", "deter_dim",
-        "distributional", "dropout", "dueling", "encoder_keys", "gain", "hyper_size", "latent_dim",
-        "layer_norm", "lora_alpha", "lora_dropout", "lora_rank", "lora_target_modules",
-        "memory_size", "mixing_size", "n_atoms", "n_quantiles", "network", "noisy", "noisy_std",
-        "recurrent", "share_parameters", "shared", "size", "stoch_classes", "stoch_dim",
+        "activation", "bins", "blocks", "conv", "critic", "critic_obs", "decoder_keys", "depth",
+        "deter_dim", "distributional", "dropout", "dueling", "encoder_keys", "gain", "hyper_size",
+        "latent_dim", "layer_norm", "lora_alpha", "lora_dropout", "lora_rank",
+        "lora_target_modules", "memory_size", "mixing_size", "n_atoms", "n_quantiles", "network",
+        "noisy", "noisy_std", "recurrent", "share_parameters", "shared", "size", "stoch_classes",
+        "stoch_dim",
     ),
     "speed": (
         "actor_backend", "amp_dtype", "backend", "bf16", "compile", "compute_dtype", "device",

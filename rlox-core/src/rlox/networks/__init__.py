@@ -2,6 +2,7 @@
 
 from rlox.networks.actor_critics import (
     ActorCriticPolicy,
+    AsymmetricPolicy,
     ContinuousPolicy,
     DiscretePolicy,
     Policy,
@@ -45,6 +46,7 @@ from rlox.networks.validate import (
 
 __all__ = [
     "ActorCriticPolicy",
+    "AsymmetricPolicy",
     "ContinuousPolicy",
     "DeterministicPolicy",
     "DiscretePolicy",

@@ -7,6 +7,7 @@ layers, 0.01 in the policy's head and 1 in the value's (Huang et al. 2022, detai
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -231,6 +232,55 @@ class ActorCriticPolicy(Policy):
         return chain(layer_data(self.encoder), layer_data(self.actor), layer_data(self.head))
 
 
+class AsymmetricPolicy(ActorCriticPolicy):
+    """A policy whose values come from observations of their own, such as a simulator's state.
+
+    Args:
+        encoder: of the actor's observations.
+        critic_encoder: of the critic's.
+        action_space: see :class:`ActorCriticPolicy`.
+        hidden: see there.
+        generator: see there.
+
+    Source:
+        Pinto et al. 2018, "Asymmetric actor critic for image-based robot learning".
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        critic_encoder: nn.Module,
+        action_space: spaces.Space[Any],
+        hidden: Hidden = 64,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(encoder, action_space, hidden, generator=generator)
+        self.critic_encoder = critic_encoder
+        seen: Any = critic_encoder.output_size
+        self.critic = _make_critic(seen, hidden, generator)
+
+    def encode(self, obs: Any) -> Tensor:
+        """Return the actor's features, then the critic's."""
+        return torch.cat((self.encoder(obs), self.critic_encoder(obs)), -1)
+
+    def distribution(self, features: Tensor, action_masks: Tensor | None = None) -> Distribution:
+        """Return distributions over action rows from the actor's features."""
+        return super().distribution(features[:, : self._split], action_masks)
+
+    def value(self, features: Tensor) -> Tensor:
+        """Return values (B,) from the critic's features."""
+        return super().value(features[:, self._split :])
+
+    @property
+    def _split(self) -> int:
+        return self.encoder.output_size  # type: ignore[return-value]
+
+    def layer_data(self) -> LayerData:
+        """Describe the most probable actions, without the critic's observations."""
+        return super().layer_data()
+
+
 class RecurrentPolicy(nn.Module):
     """Policy and value function for any spaces, each with a recurrent layer of its own.
 
@@ -329,10 +379,12 @@ class RecurrentPolicy(nn.Module):
 
 def _make_both(n_in: int, hidden: Hidden, n_out: int, generator: torch.Generator | None) -> Any:
     """Return actor and critic."""
-    return (
-        make_mlp(n_in, hidden, n_out, output_gain=0.01, generator=generator),
-        make_mlp(n_in, hidden, 1, critic=True, output_gain=1.0, generator=generator),
-    )
+    actor = make_mlp(n_in, hidden, n_out, output_gain=0.01, generator=generator)
+    return actor, _make_critic(n_in, hidden, generator)
+
+
+def _make_critic(n_in: int, hidden: Hidden, generator: torch.Generator | None) -> Any:
+    return make_mlp(n_in, hidden, 1, critic=True, output_gain=1.0, generator=generator)
 
 
 def make_policy(
@@ -343,6 +395,7 @@ def make_policy(
     network: EncoderKind = "auto",
     recurrent: Literal["none", "lstm", "gru"] = "none",
     memory_size: int = 64,
+    critic_obs: Sequence[str] = (),
     generator: torch.Generator | None = None,
 ) -> Policy | RecurrentPolicy:
     """Return the default policy for an env's spaces.
@@ -354,13 +407,22 @@ def make_policy(
         network: how boxes become features; see :data:`rlox.nn.EncoderKind`.
         recurrent: kind of memory.
         memory_size: units of the memory.
+        critic_obs: keys of a ``Dict`` of observations that the critic alone sees.
         generator: source of the weights and of the sampled actions; ``None`` uses torch's global
             one.
 
     Raises:
         SpaceError: the spaces have no default policy; pass one as ``policy=``.
-        ConfigError: shared layers have widths of the critic's own.
+        ConfigError: shared layers have widths of the critic's own; or ``critic_obs`` names other
+            keys, leaves the actor none, or meets a memory or shared layers.
     """
+    critic_encoder = None
+    if critic_obs:
+        _require_critic_obs(critic_obs, observation_space, recurrent, Layers.expand(hidden).shared)
+        options: Any = {"kind": network, "conv": Layers.expand(hidden).conv, "generator": generator}
+        critic_encoder = make_encoder(observation_space, **options)
+        leaves = observation_space.items()  # type: ignore[attr-defined]
+        observation_space = spaces.Dict({k: v for k, v in leaves if k not in critic_obs})
     conv = Layers.expand(hidden).conv
     encoder = make_encoder(observation_space, kind=network, conv=conv, generator=generator)
     # an image's features come from a layer of their own (Mnih et al. 2015)
@@ -377,7 +439,26 @@ def make_policy(
             return DiscretePolicy(obs_dim, int(action_space.n), hidden, generator=generator)
         if isinstance(action_space, spaces.Box) and len(action_space.shape) == 1:
             return ContinuousPolicy(obs_dim, action_space.shape[0], hidden, generator=generator)
+    if critic_encoder is not None:
+        return AsymmetricPolicy(encoder, critic_encoder, action_space, layers, generator=generator)
     return ActorCriticPolicy(encoder, action_space, layers, generator=generator)
+
+
+def _require_critic_obs(
+    keys: Sequence[str], space: spaces.Space[Any], recurrent: str, shared: bool
+) -> None:
+    """Check the keys that only the critic sees; see :func:`make_policy`."""
+    known = list(space) if isinstance(space, spaces.Dict) else []
+    if not set(keys) < set(known):
+        raise ConfigError(
+            f"critic_obs must name some, not all, keys of a Dict of observations, {known}, got "
+            f"{list(keys)}"
+        )
+    if recurrent != "none" or shared:
+        raise ConfigError(
+            f"critic_obs needs policies without memory or shared layers, got recurrent="
+            f"'{recurrent}' and shared={shared}; leave one out"
+        )
 
 
 def _share(

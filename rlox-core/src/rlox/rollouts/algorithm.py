@@ -69,7 +69,7 @@ PolicyMaker = Callable[[Space[Any], Space[Any]], nn.Module]
 ARRAY_OPTIONS = ("normalize_observations", "normalize_rewards", "clip_rewards", "frame_stack")
 """Options of :class:`rlox.rollouts.collector.RolloutCollector` alone."""
 
-NETWORK_OPTIONS = ("recurrent", "memory_size", "network", *LAYER_OPTIONS)
+NETWORK_OPTIONS = ("recurrent", "memory_size", "network", "critic_obs", *LAYER_OPTIONS)
 """Options of the default networks."""
 
 
@@ -256,6 +256,7 @@ class RolloutAlgorithm(Algorithm):
         policy: Any = given
         if given is None:
             names = {name: getattr(cfg, name) for name in ("recurrent", "memory_size", "network")}
+            names["critic_obs"] = getattr(cfg, "critic_obs", ())
             policy = make_policy(*spaces, hidden=Layers.of(cfg), **names, generator=generator)
         elif callable(given) and not isinstance(given, nn.Module):
             policy = given(*spaces)
