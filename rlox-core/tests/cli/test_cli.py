@@ -108,7 +108,7 @@ def test_flag_texts_mean_what_the_config_says():
         ((*TRAIN, "--config", "none.yaml"), "config file 'none.yaml' cannot be read"),
         (("eval", "nothing"), "checkpoint 'nothing' does not exist"),
         (("resume", "a/nothing.safetensors"), "'a/nothing.safetensors' is not a run folder: it"),
-        (("eval", "p.rlox"), "the policy file 'p.rlox' names no env; pass --env"),
+        (("eval", "p.rlox"), "the policy file 'p.rlox' does not exist"),
         (("eval", "."), "folder '.' holds no checkpoints/*.safetensors"),
         (("lst",), "no such command 'lst'; did you mean 'list'"),
         (("plot", "runs"), f"the command 'plot' needs {TOOLS}"),
