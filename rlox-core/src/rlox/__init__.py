@@ -178,9 +178,10 @@ def __getattr__(name: str) -> Any:
         value = getattr(backend(), name)
     else:
         from rlox.errors import name_clash, suggest
+        from rlox.registry.families import ALGORITHMS
 
         clash = f"; {problem}" if (problem := name_clash()) else ""
-        if name in importlib.import_module("rlox.algorithms").__all__:
+        if any(row.class_name == name for row in ALGORITHMS):
             clash = f"; it is rlox.algorithms.{name}{clash}"
         raise AttributeError(f"module 'rlox' has no '{name}'{suggest(name, __all__)}{clash}")
     globals()[name] = value

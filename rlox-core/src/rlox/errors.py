@@ -121,7 +121,7 @@ FOREIGN: dict[str, tuple[str, ...] | str] = {
     "reward_funcs": "it is reward_fn=, or --reward",
     "train_dataset": "it is dataset=, or --dataset",
 }  # fmt: skip
-"""Other libraries' words for what rlox calls by other names, or does otherwise."""
+"""Other libraries' words, and rlox's options for them or words for an error."""
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -34,11 +34,13 @@ class Callback:
 
         def __new__(cls, *_: Any, **given: Any) -> Callback:
             """Refuse other libraries' names of arguments."""
-            taken = inspect.signature(cls.__init__).parameters
-            if any(each.kind is each.VAR_KEYWORD for each in taken.values()):
-                return super().__new__(cls)
-            for name in given.keys() & FOREIGN.keys() - taken - {"env", "env_id"}:
-                raise TypeError(f"{cls.__name__} has no argument '{name}'{suggest(name, ())}")
+            if foreign := given.keys() & FOREIGN.keys() - {"env", "env_id"}:
+                taken = inspect.signature(cls.__init__).parameters
+                if all(each.kind is not each.VAR_KEYWORD for each in taken.values()):
+                    for name in foreign - taken.keys():
+                        raise TypeError(
+                            f"{cls.__name__} has no argument '{name}'{suggest(name, ())}"
+                        )
             return super().__new__(cls)
 
     def listens(self, event: str) -> bool:

@@ -75,8 +75,7 @@ NAMES: dict[Group, tuple[str, ...]] = {
     "speed": (
         "actor_backend", "amp_dtype", "backend", "bf16", "compile", "compute_dtype", "device",
         "enable_amp", "gradient_checkpointing", "layout", "matmul_precision", "max_restarts",
-        "micro_batch_size",
-        "overlap", "queue_size", "vectorization", "worker_timeout",
+        "micro_batch_size", "overlap", "queue_size", "vectorization", "worker_timeout",
     ),
 }  # fmt: skip
 """Groups of options that mean the same in every config; the default group is learning."""

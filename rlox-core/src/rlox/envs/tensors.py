@@ -103,7 +103,7 @@ class ClassicControl(ABC):
         """Return states, running lengths and the generator's state as arrays."""
         found = (self.state, self.elapsed, self.generator.get_state())
         names = ("state", "elapsed", "generator")
-        return {k: _array(v) for k, v in zip(names, found, strict=True)}
+        return {k: array_of(v) for k, v in zip(names, found, strict=True)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the result of :meth:`state_dict`."""
@@ -254,22 +254,22 @@ class TensorVecEnv:
     def reset_all(self, seed: Any = None) -> Any:
         """Reset all envs; the first of several seeds fixes all draws."""
         first = None if seed is None else int(np.ravel(seed)[0])
-        return map_leaves(_array, self.tensors.reset(first))
+        return map_leaves(array_of, self.tensors.reset(first))
 
     def step_all(self, actions: npt.NDArray[Any]) -> VecEnvStep:
         """Step all envs; see :class:`rlox.protocols.VecEnv`."""
         step = self.tensors.step(torch.as_tensor(actions, device=self.tensors.device))
-        arrays: Any = {key: map_leaves(_array, value) for key, value in step.items()}
+        arrays: Any = {key: map_leaves(array_of, value) for key, value in step.items()}
         arrays["rewards"] = arrays["rewards"].astype(np.float64)
         return arrays  # type: ignore[no-any-return]
 
     def action_masks(self) -> npt.NDArray[np.bool_] | None:
         """Return the env's masks, or ``None`` if it has none."""
         masks = getattr(self.tensors, "action_masks", None)
-        return None if masks is None else _array(masks())
+        return None if masks is None else array_of(masks())
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the env's state; empty if it tells none."""
+        """Return the env's state; empty if it has none."""
         return self.tensors.state_dict() if hasattr(self.tensors, "state_dict") else {}
 
     def set_state(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -280,7 +280,8 @@ class TensorVecEnv:
         """Free nothing: tensors free themselves."""
 
 
-def _array(tensor: Tensor) -> npt.NDArray[Any]:
+def array_of(tensor: Tensor) -> npt.NDArray[Any]:
+    """Return a copy of a tensor as an array."""
     array: npt.NDArray[Any] = tensor.detach().cpu().numpy().copy()
     return array
 

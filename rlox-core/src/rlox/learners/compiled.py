@@ -74,7 +74,7 @@ def make_compiled_learner(
         return TorchReplayLearner(replace(task, objective=_CompiledSteps(task)))
     if isinstance(task.collector, TensorCollector):
         _require_compiler(task.device)
-        return TensorLearner(task, compiles=True)
+        return TensorLearner(task, torch.compile(_loss))
     loss = compiled(_loss, task.device)
 
     def update(

@@ -1,7 +1,7 @@
 """Rollouts of tensor envs: collected into one storage on the env's device, and learnt from there.
 
-An iteration is two programs (:class:`rlox.nn.Program`): T steps of the envs with values and
-advantages, and all gradient steps. The host reads one tensor after each.
+An iteration is two programs (:class:`rlox.nn.programs.Program`): T steps of the envs with values
+and advantages, and all gradient steps. The host reads one tensor after each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rlox.batches.rollout import RolloutBatch
 from rlox.batches.transitions import cut_into_sequences
 from rlox.envs.gymnasium import STEP_KEYS
 from rlox.envs.running import EpisodeStatistics, leaves_of, require_same_leaves
-from rlox.envs.tensors import TensorVecEnv
+from rlox.envs.tensors import TensorVecEnv, array_of
 from rlox.errors import BackendError, ConfigError, EnvError, SpaceError
 from rlox.learners.rollouts import RolloutTask
 from rlox.losses import KL_TOLERANCE, Objective
@@ -210,9 +210,6 @@ class TensorCollector:
         self._choices = [
             size for leaf in ActionRows(env.action_space).leaves for size in leaf.sizes
         ]
-        self._blank = map_leaves(torch.from_numpy, self._rows.blank(env.n_envs))
-        flag = torch.zeros(env.n_envs, dtype=torch.bool)
-        self._likes = torch.zeros(env.n_envs), flag, flag
         self._seeds = ResetSeeds(seed, 1)
         self._obs: Any = None
         self.running = torch.zeros(2, env.n_envs, dtype=torch.float64, device=device)
@@ -235,22 +232,22 @@ class TensorCollector:
         Returns:
             Whether tensors were replaced.
         """
+        store = self.storage
+        if store is not None and store.n_steps == n_steps and self._obs is not None:
+            return False
+        self._rows.require_memory_for(2 * n_steps, self.n_envs)
+        self.storage = store = self._allocate(n_steps)
         if self._obs is None:
             obs = self.env.tensors.reset(self._seeds.next()[0])
-            self._require_obs("reset's observations", obs)
+            self._require_obs("reset's observations", obs, store.obs)
             self._obs = map_leaves(torch.clone, obs)
             self._seeds.resets += 1
             self.running.zero_()
             self.actor.begin()
-            self.storage = None
-        if self.storage is not None and self.storage.n_steps == n_steps:
-            return False
-        self._rows.require_memory_for(2 * n_steps, self.n_envs)
-        self.storage = self._allocate(n_steps)
         return True
 
-    def _require(self, step: Any) -> None:
-        """Check the form of a step; its numbers are checked after the rollout.
+    def _require(self, step: Any, store: Storage) -> None:
+        """Check that a step fits into the storage; its numbers are checked after the rollout.
 
         Raises:
             EnvError: a key is missing, or a tensor has another shape or kind.
@@ -258,25 +255,25 @@ class TensorCollector:
         name = type(self.env.tensors).__name__
         if missing := [key for key in STEP_KEYS if not isinstance(step, dict) or key not in step]:
             raise EnvError(f"{name}.step must return a dict with {', '.join(missing)}")
-        for key, like in zip(STEP_KEYS[1:4], self._likes, strict=True):
-            self._require_tensor(f"{key} of step", step[key], like)
+        for key in ("rewards", "terminated", "truncated"):
+            self._require_tensor(f"{key} of step", step[key], getattr(store, key))
         for key in ("obs", "final_obs"):
-            self._require_obs(f"{key} of step", step[key])
+            self._require_obs(f"{key} of step", step[key], getattr(store, key))
 
-    def _require_obs(self, what: str, obs: Any) -> None:
-        """Check the form of observations (N, ...); see :meth:`_require`."""
-        leaves, likes = (x if isinstance(x, dict) else {"": x} for x in (obs, self._blank))
+    def _require_obs(self, what: str, obs: Any, rows: Any) -> None:
+        """Check that observations (N, ...) fit into rows (T, N, ...); see :meth:`_require`."""
+        leaves, likes = (x if isinstance(x, dict) else {"": x} for x in (obs, rows))
         if set(leaves) != set(likes):
             raise EnvError(f"{what} must have the leaves {list(likes)}, got {list(leaves)}")
         for leaf, like in likes.items():
             self._require_tensor(f"{what} {leaf}".strip(), leaves[leaf], like)
 
     def _require_tensor(self, what: str, found: Any, like: Tensor) -> None:
-        real = like.is_floating_point()
+        shape = like.shape[1:]
         if (
             not isinstance(found, Tensor)
-            or found.shape != like.shape
-            or found.is_floating_point() > real
+            or found.shape != shape
+            or found.is_floating_point() > like.is_floating_point()
             or (found.dtype == torch.bool) != (like.dtype == torch.bool)
         ):
             got = repr(found)
@@ -284,7 +281,7 @@ class TensorCollector:
                 got = f"{found.dtype} {tuple(found.shape)}"
             raise EnvError(
                 f"{type(self.env.tensors).__name__}: {what} must be a tensor of {like.dtype} "
-                f"{tuple(like.shape)}, got {got:.80}"
+                f"{tuple(shape)}, got {got:.80}"
             )
 
     def _allocate(self, n_steps: int) -> Storage:
@@ -330,13 +327,13 @@ class TensorCollector:
             masks: tuple[Tensor, ...] = ()
             if store.action_masks is not None:
                 found = tensors.action_masks()  # type: ignore[attr-defined]
-                self._require_tensor("action_masks()", found, store.action_masks[t])
+                self._require_tensor("action_masks()", found, store.action_masks)
                 masks = (store.action_masks[t].copy_(found),)
             actions, log_probs = actor.act(store, t, obs, masks)
             store.log_probs[t].copy_(log_probs)
             actions = store.actions[t].copy_(actions.view_as(store.actions[t]))
             step = tensors.step(self._to_env(actions))
-            self._require(step)
+            self._require(step, store)
             for name in ("rewards", "terminated", "truncated"):
                 getattr(store, name)[t].copy_(step[name])
             final_obs = _write(store.final_obs, t, step["final_obs"])
@@ -383,13 +380,14 @@ class TensorCollector:
     def state_dict(self) -> dict[str, Any]:
         """Return statistics and, if the env has a state, all that its episodes continue with."""
         state = self.env.state() if self._obs is not None else {}
+        running = (self.running, *self.actor.state())
         return {
             "started": self._seeds.begun,
             "statistics": self.statistics.state_dict(),
             "env": state or None,
             "leaves": leaves_of(self.env),
-            "obs": map_leaves(_array, self._obs) if state else None,
-            "running": [_array(x) for x in (self.running, *self.actor.state())] if state else None,
+            "obs": map_leaves(array_of, self._obs) if state else None,
+            "running": [array_of(each) for each in running] if state else None,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -453,7 +451,7 @@ class TensorLearner:
 
     Args:
         task: its collector is a :class:`TensorCollector`.
-        compiles: whether torch compiles the loss.
+        loss: replaces the objective's own call, such as a compiled one.
 
     Raises:
         BackendError: there are added losses.
@@ -461,7 +459,11 @@ class TensorLearner:
 
     releases_gil = False
 
-    def __init__(self, task: RolloutTask, *, compiles: bool = False) -> None:
+    def __init__(
+        self,
+        task: RolloutTask,
+        loss: Callable[..., Any] = lambda objective, policy, batch: objective.loss(policy, batch),
+    ) -> None:
         if task.added_losses:
             raise BackendError(
                 f"tensor envs take no added losses, got {', '.join(task.added_losses.names)}"
@@ -478,7 +480,7 @@ class TensorLearner:
             captures=on_gpu and getattr(tensors, "capturable", False),
         )
         self._learn = Program(self._take_steps, (of_policy, task.generator), captures=on_gpu)
-        self._loss: Callable[..., Any] = torch.compile(_loss) if compiles else _loss
+        self._loss = loss
         self._rate, self._stopped = torch.zeros(2, device=task.device).unbind()
         self._given: Any = task.objective
         self._objective: Any = task.objective
@@ -576,11 +578,6 @@ class TensorLearner:
         self._report = torch.stack(rows)
 
 
-def _loss(objective: Any, policy: Any, minibatch: Any) -> tuple[Tensor, Any]:
-    loss, terms = objective.loss(policy, minibatch)
-    return loss, terms
-
-
 def _call_hook(hook: Callable[[Any], None], calls: Iterable[Any]) -> None:
     """Call a hook for each of the steps that a program has made.
 
@@ -604,10 +601,6 @@ def _flat(steps: Any) -> Any:
 def _write(rows: Any, t: int, values: Any) -> Any:
     """Copy values (N, ...) into row ``t`` of (T, N, ...) by leaf, and return the row."""
     return map_leaves(lambda leaf, value: leaf[t].copy_(value), rows, values)
-
-
-def _array(tensor: Tensor) -> Any:
-    return tensor.cpu().numpy().copy()
 
 
 def _action_converter(space: Any, device: torch.device) -> Callable[[Tensor], Tensor]:

@@ -416,15 +416,14 @@ def make_policy(
         ConfigError: shared layers have widths of the critic's own; or ``critic_obs`` names other
             keys, leaves the actor none, or meets a memory or shared layers.
     """
-    critic_encoder = None
+    like, critic_encoder = Layers.expand(hidden), None
+    options: Any = {"kind": network, "conv": like.conv, "generator": generator}
     if critic_obs:
-        _require_critic_obs(critic_obs, observation_space, recurrent, Layers.expand(hidden).shared)
-        options: Any = {"kind": network, "conv": Layers.expand(hidden).conv, "generator": generator}
+        _require_critic_obs(critic_obs, observation_space, recurrent, like.shared)
         critic_encoder = make_encoder(observation_space, **options)
         leaves = observation_space.items()  # type: ignore[attr-defined]
         observation_space = spaces.Dict({k: v for k, v in leaves if k not in critic_obs})
-    conv = Layers.expand(hidden).conv
-    encoder = make_encoder(observation_space, kind=network, conv=conv, generator=generator)
+    encoder = make_encoder(observation_space, **options)
     # an image's features come from a layer of their own (Mnih et al. 2015)
     depth = 0 if isinstance(encoder, ConvolutionalEncoder) else 2
     layers = Layers.expand(hidden, depth if recurrent == "none" else 1)
