@@ -220,6 +220,20 @@ class Captured(TorchDispatchMode):
         return out
 
 
+@pytest.fixture
+def called(monkeypatch):
+    """Return the tensors that each call of each program has touched."""
+    seen = {}
+
+    def call(program):
+        with Captured() as mode:
+            program._function()
+        seen.setdefault(program, []).append(mode.foreign)
+
+    monkeypatch.setattr(Program, "__call__", call)
+    return seen
+
+
 @pytest.mark.parametrize(
     ("name", "make", "options"),
     [
@@ -229,24 +243,19 @@ class Captured(TorchDispatchMode):
         ("a2c", lambda: ENVS["Pendulum-v1"](N), {}),
     ],
 )
-def test_programs_can_be_captured(monkeypatch, name, make, options):
-    """They never ask the host, and touch the same tensors in every iteration."""
-    seen = {}
+def test_programs_can_be_captured(called, name, make, options):
+    """They never ask the host, and touch the same tensors in every iteration.
 
-    def call(program):
-        with Captured() as mode:
-            program._function()
-        seen.setdefault(program, []).append(mode.foreign)
-
-    monkeypatch.setattr(Program, "__call__", call)
+    The choice of actions is a program within a horizon, or alone if an env cannot be captured.
+    """
     sizes = {k: v for k, v in SMALL.items() if name == "ppo" or k not in ("n_epochs", "batch_size")}
     algorithm = rlox.make(name, env=make(), **sizes, **options)
     # on a CPU, unlike on a GPU, these ask the host
     algorithm.optimizer.max_grad_norm = None
     algorithm.optimizer._make_optimizer = partial(torch.optim.Adam, fused=True)
     algorithm.train(4 * 12 * N)
-    assert len(seen) == 2
-    for places in seen.values():
+    assert len(called) == 3
+    for places in called.values():
         # the first call makes the optimiser's state
         assert places[1] == places[2] == places[3]
 

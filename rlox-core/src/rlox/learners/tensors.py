@@ -1,7 +1,8 @@
 """Rollouts of tensor envs: collected into one storage on the env's device, and learnt from there.
 
 An iteration is two programs (:class:`rlox.nn.programs.Program`): T steps of the envs with values
-and advantages, and all gradient steps. The host reads one tensor after each.
+and advantages, and all gradient steps. The host reads one tensor after each. If the env's step
+cannot be captured, the choice of each step's actions is a program instead.
 """
 
 from __future__ import annotations
@@ -87,12 +88,13 @@ class Actor:
     def __init__(self, policy: Any) -> None:
         self.policy = policy
 
-    def act(
-        self, store: Storage, t: int, obs: Any, masks: tuple[Tensor, ...]
-    ) -> tuple[Tensor, Tensor]:
-        """Return actions and log-probabilities (N,) of step ``t``."""
+    def act(self, obs: Any, masks: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Return actions and log-probabilities (N,), and values (N,) if it estimates them now."""
         acted: tuple[Tensor, Tensor] = self.policy.get_action_and_logprob(obs, *masks)
         return acted
+
+    def begin_step(self, store: Storage, t: int) -> None:
+        """Note what precedes step ``t``."""
 
     def begin(self) -> None:
         """Forget the episodes so far."""
@@ -133,22 +135,20 @@ class RememberingActor(Actor):
     def _before(self) -> Tensor:
         return self.memory.masked_fill(self.starts.unsqueeze(1), 0.0)
 
-    def act(
-        self, store: Storage, t: int, obs: Any, masks: tuple[Tensor, ...]
-    ) -> tuple[Tensor, Tensor]:
-        """Act, and store the memory where a sequence begins; see :class:`Actor`."""
+    def begin_step(self, store: Storage, t: int) -> None:
+        """Store where episodes begin, and the memory where a sequence does."""
         assert store.episode_starts is not None
         assert store.initial_state is not None
-        before = self._before()
         part, at = divmod(t, self._seq_len or store.n_steps)
         if at == 0:
-            store.initial_state.view(-1, *before.shape)[part].copy_(before)
+            store.initial_state.view(-1, *self.memory.shape)[part].copy_(self._before())
         store.episode_starts[t].copy_(self.starts)
-        distribution, values, after = self.policy.step(obs, before, *masks)
-        store.values[t].copy_(values)
+
+    def act(self, obs: Any, masks: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Act and update the memory; see :class:`Actor`."""
+        distribution, values, after = self.policy.step(obs, self._before(), *masks)
         self.memory.copy_(after)
-        acted: tuple[Tensor, Tensor] = distribution.sample(getattr(self.policy, "generator", None))
-        return acted
+        return (*distribution.sample(getattr(self.policy, "generator", None)), values)
 
     def end_step(self, store: Storage, t: int, final_obs: Any) -> None:
         """Estimate the values of final observations from the memory; see :class:`Actor`."""
@@ -212,13 +212,17 @@ class TensorCollector:
         ]
         self._seeds = ResetSeeds(seed, 1)
         self._obs: Any = None
+        self._masks: tuple[Tensor, ...] = ()
         self.running = torch.zeros(2, env.n_envs, dtype=torch.float64, device=device)
         """Returns and lengths of the running episodes."""
         self.actor = Actor(None)
         """Of the policy that :meth:`bind` has set."""
+        self._chosen: tuple[Tensor, ...] = ()
 
-    def bind(self, policy: Any) -> None:
-        """Set the policy that acts."""
+    def bind(self, policy: Any, *, captures: bool) -> None:
+        """Set the policy that acts, and whether the choice of actions is a program of its own."""
+        generators = (getattr(policy, "generator", None),)
+        self._choose = Program(self._act, generators, captures=captures)
         self.actor = Actor(policy)
         if isinstance(policy, RecurrentActor):
             self.actor = RememberingActor(policy, self.n_envs, self.device, self._seq_len)
@@ -236,7 +240,10 @@ class TensorCollector:
         if store is not None and store.n_steps == n_steps and self._obs is not None:
             return False
         self._rows.require_memory_for(2 * n_steps, self.n_envs)
+        self._choose.forget()
         self.storage = store = self._allocate(n_steps)
+        if store.action_masks is not None:
+            self._masks = (torch.empty_like(store.action_masks[0]),)
         if self._obs is None:
             obs = self.env.tensors.reset(self._seeds.next()[0])
             self._require_obs("reset's observations", obs, store.obs)
@@ -317,20 +324,26 @@ class TensorCollector:
             **memory,
         )
 
+    def _act(self) -> None:
+        self._chosen = self.actor.act(self._obs, self._masks)
+
     @acting()
     def unroll(self) -> None:
         """Step every env T times into :attr:`storage`; one program of :class:`TensorLearner`."""
         store, tensors, actor = self.storage, self.env.tensors, self.actor
         assert store is not None
-        obs = _write(store.obs, 0, self._obs)
+        _write(store.obs, 0, self._obs)
         for t in range(store.n_steps):
-            masks: tuple[Tensor, ...] = ()
             if store.action_masks is not None:
                 found = tensors.action_masks()  # type: ignore[attr-defined]
                 self._require_tensor("action_masks()", found, store.action_masks)
-                masks = (store.action_masks[t].copy_(found),)
-            actions, log_probs = actor.act(store, t, obs, masks)
+                self._masks[0].copy_(store.action_masks[t].copy_(found))
+            actor.begin_step(store, t)
+            self._choose()
+            actions, log_probs, *values = self._chosen
             store.log_probs[t].copy_(log_probs)
+            if values:
+                store.values[t].copy_(values[0])
             actions = store.actions[t].copy_(actions.view_as(store.actions[t]))
             step = tensors.step(self._to_env(actions))
             self._require(step, store)
@@ -338,9 +351,8 @@ class TensorCollector:
                 getattr(store, name)[t].copy_(step[name])
             final_obs = _write(store.final_obs, t, step["final_obs"])
             actor.end_step(store, t, final_obs)
-            obs = _write(store.obs, t + 1, step["obs"])
-        map_leaves(Tensor.copy_, self._obs, obs)
-        actor.complete(store, obs)
+            map_leaves(Tensor.copy_, self._obs, _write(store.obs, t + 1, step["obs"]))
+        actor.complete(store, self._obs)
         estimate_advantages(store, self._gamma, self._lambda)
         _find_episodes(store, self.running)
         leaves = store.obs.values() if isinstance(store.obs, dict) else (store.obs,)
@@ -470,15 +482,12 @@ class TensorLearner:
             )
         self._task, self._mode = task, learning_mode([task.policy])
         self._collector: TensorCollector = task.collector
-        self._collector.bind(task.policy)
         tensors: Any = self._collector.env.tensors
-        on_gpu = task.device.type == "cuda"
+        on_gpu, whole = task.device.type == "cuda", getattr(tensors, "capturable", False)
         of_policy = getattr(task.policy, "generator", None)
-        self._collect = Program(
-            self._collector.unroll,
-            (of_policy, getattr(tensors, "generator", None)),
-            captures=on_gpu and getattr(tensors, "capturable", False),
-        )
+        self._collector.bind(task.policy, captures=on_gpu and not whole)
+        generators = (of_policy, getattr(tensors, "generator", None))
+        self._collect = Program(self._collector.unroll, generators, captures=on_gpu and whole)
         self._learn = Program(self._take_steps, (of_policy, task.generator), captures=on_gpu)
         self._loss = loss
         self._rate, self._stopped = torch.zeros(2, device=task.device).unbind()
@@ -501,7 +510,7 @@ class TensorLearner:
             self._learn.forget()
         self._collect()
         self._collector.finish()
-        _call_hook(hooks.env_step, [self._collector.n_envs] * n_steps)
+        call_hook(hooks.env_step, [self._collector.n_envs] * n_steps)
         self._batch = self._collector.batch()
         return self._batch
 
@@ -536,7 +545,7 @@ class TensorLearner:
         names = [field.name for field in fields(self._kind)]
         counted = [dict(zip(names, terms, strict=True)) for counts, _, *terms in rows if counts]
         stepped = [dict(zip(names, terms, strict=True)) for _, steps, *terms in rows if steps]
-        _call_hook(hooks.train_batch, [lambda terms=terms: terms for terms in stepped])
+        call_hook(hooks.train_batch, [lambda terms=terms: terms for terms in stepped])
         return {name: float(np.mean([each[name] for each in counted])) for name in names}
 
     def _follow(self, objective: Any) -> None:
@@ -578,7 +587,7 @@ class TensorLearner:
         self._report = torch.stack(rows)
 
 
-def _call_hook(hook: Callable[[Any], None], calls: Iterable[Any]) -> None:
+def call_hook(hook: Callable[[Any], None], calls: Iterable[Any]) -> None:
     """Call a hook for each of the steps that a program has made.
 
     Raises:

@@ -28,7 +28,7 @@ class Program:
         *,
         captures: bool,
     ) -> None:
-        self._function, self._captures = function, captures
+        self._function, self.captures = function, captures
         self._generators = {g for g in generators if g is not None and g.device.type == "cuda"}
         self.forget()
 
@@ -39,7 +39,7 @@ class Program:
 
     def __call__(self) -> None:
         """Call the function, or replay it."""
-        if not self._captures:
+        if not self.captures:
             self._function()
         elif not self._is_warm:
             self._warm_up()
