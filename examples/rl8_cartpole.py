@@ -24,6 +24,7 @@ class CartPole(Env):
     """
 
     max_horizon = 128
+    capturable = True  # a step writes into self.state, and asks the host for nothing
 
     def __init__(
         self, num_envs: int, /, horizon: int | None = None, *, device: Any = "cpu"
@@ -36,7 +37,7 @@ class CartPole(Env):
     def reset(self, *, config: dict[str, Any] | None = None) -> torch.Tensor:
         """Draw states within ``config["bounds"]`` of rest, 0.2 by default."""
         bounds = (config or {}).get("bounds", 0.2)
-        self.state = torch.empty_like(self.state).uniform_(-bounds, bounds)
+        self.state.uniform_(-bounds, bounds)
         return self.obs()
 
     def obs(self) -> torch.Tensor:
@@ -55,8 +56,10 @@ class CartPole(Env):
         )
         speed_up = pull - POLE * HALF_LENGTH * spin_up * angle.cos() / total
         angle = torch.remainder(angle + SECONDS * spin + math.pi, 2 * math.pi) - math.pi
-        self.state = torch.stack(
-            [x + SECONDS * v, v + SECONDS * speed_up, angle, spin + SECONDS * spin_up], -1
+        self.state.copy_(
+            torch.stack(
+                [x + SECONDS * v, v + SECONDS * speed_up, angle, spin + SECONDS * spin_up], -1
+            )
         )
         rewards = -(angle.abs() + 0.1 * self.state[:, 0].abs())[:, None]
         return TensorDict({"obs": self.obs(), "rewards": rewards}, batch_size=[self.num_envs])

@@ -260,6 +260,20 @@ def test_programs_can_be_captured(called, name, make, options):
         assert places[1] == places[2] == places[3]
 
 
+@pytest.mark.parametrize("name", ["rl8_ppo", "rl8_recurrent_ppo"])
+def test_programs_of_rl8_can_be_captured(called, name):
+    """The same on its batched envs, with minibatches and an entropy that a schedule changes."""
+    parts = {"optimizer_config": {"fused": True}, "entropy_coeff_schedule": [(0, 1e-2), (96, 1e-3)]}
+    algorithm = rlox.make(
+        name, env="rlox_rl8.env:ContinuousDummyEnv", n_envs=N, horizon=32, seed=0, parts=parts,
+        sgd_minibatch_size=N * 2,
+    )  # fmt: skip
+    algorithm.train(4 * 32 * N)
+    assert len(called) == 2
+    for places in called.values():
+        assert places[1] == places[2] == places[3]
+
+
 def test_a_resumed_training_has_the_same_bits(tmp_path):
     """CartPole on tensors, stopped after two iterations and resumed for two, and in one go."""
     options = {"env": "CartPole-v1", "env_backend": "tensors", "n_envs": N, **SMALL}

@@ -100,10 +100,6 @@ def set_weights(model):
         piece.copy_(drawn(f"weight {i}", piece.shape, 0.4))
 
 
-BACKEND = "torch"
-"""Names of rlox's algorithms."""
-
-
 def made(package, kind, discrete, **options):
     """Return a small algorithm."""
     algorithms, env = (importlib.import_module(f"{package}.{n}") for n in ("algorithms", "env"))
@@ -115,7 +111,7 @@ def made(package, kind, discrete, **options):
     if kind == KINDS[1]:
         given |= {"seq_len": SEQUENCE, "seqs_per_state_reset": HORIZON // SEQUENCE}
     if package == "rlox.rl8":
-        given["backend"] = BACKEND
+        given["backend"] = "torch"
     return getattr(algorithms, kind)(**{**given, **options}).build(line(env.Env, discrete))
 
 

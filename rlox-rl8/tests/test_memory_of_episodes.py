@@ -48,7 +48,7 @@ def collected(**options):
     with torch.no_grad():
         agent.policy.model.head.linear.weight.mul_(1e3)  # so that the memory matters
     agent.collect()
-    before = agent._states
+    before = agent._states.clone()
     agent.collect()
     return agent, before
 

@@ -6,9 +6,7 @@ import rlox
 import torch
 from agents import KINDS, parameters, small
 from rlox.errors import BackendError
-from rlox.learners.compiled import compiled
 from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
-from rlox_rl8.engine import step_envs
 from rlox_rl8.env import ContinuousDummyEnv, DiscreteDummyEnv, Env
 from tensordict import TensorDict
 from torchrl.data import Categorical, Unbounded
@@ -135,52 +133,6 @@ def test_compiled_code_gives_the_same_numbers(kind, device, more):
     fast.env.step = lambda actions: before(actions).apply(lambda x: x * 0 + 7)
     fast.collect()
     assert (fast.buffer["rewards"][:, :-1] == 7).all()
-
-
-def test_replayed_steps_leave_the_env_what_it_got(monkeypatch):
-    """Each step replays a graph and overwrites its outputs, but the env's tensors stay valid."""
-    written = []
-    begun = []
-
-    def graphs(function, *, mode):
-        assert mode == "reduce-overhead"
-
-        def replay(env, actions):
-            out = function(env, actions.clone())
-            written[:] = [env.state, env.parts["speed"], out["obs"], out["rewards"]]
-            return out
-
-        return replay
-
-    def lose():
-        begun.append(1)
-        for tensor in written:
-            tensor.fill_(float("nan"))
-
-    class Parted(Steered):
-        parts = None
-        constant = 1.5
-
-        def step(self, action):
-            self.parts = {"speed": action.float()}
-            self.state = 0.9 * self.state
-            return TensorDict({"obs": self.state, "rewards": self.parts["speed"]}, [2])
-
-    monkeypatch.setattr("torch.compile", graphs)
-    monkeypatch.setattr("torch.compiler.cudagraph_mark_step_begin", lose)
-    env, plain = Parted(2), Parted(2)
-    step = compiled(step_envs, torch.device("cuda"), [env])
-    for each in (env, plain):
-        each.reset()
-    for t in range(3):
-        actions = torch.full((2, 1), t)
-        found, expected = step(env, actions), plain.step(actions)
-        for key in ("obs", "rewards"):
-            assert torch.equal(found[key], expected[key])
-    lose()
-    assert torch.equal(env.state, plain.state)
-    assert torch.equal(env.parts["speed"], plain.parts["speed"])
-    assert len(begun) == 4
 
 
 def test_compiling_needs_a_compiler(monkeypatch):

@@ -33,13 +33,3 @@ def test_every_case_has_numbers():
 def test_numbers_are_those_of_rl8(name):
     """Buffers, losses, weights, windows, schedules and conditions."""
     near(cases.CASES[name]("rlox.rl8"), NUMBERS[name], name)
-
-
-FASTEST = ("defaults", "accumulated minibatches", "divergence later", "states across horizons")
-
-
-@pytest.mark.parametrize("name", [name for name in cases.CASES if name.endswith(FASTEST)])
-def test_numbers_of_the_fastest_backend_are_those_of_rl8(name, monkeypatch):
-    """The same with the fastest installed backend."""
-    monkeypatch.setattr(cases, "BACKEND", "auto")
-    near(cases.CASES[name]("rlox.rl8"), NUMBERS[name], name)

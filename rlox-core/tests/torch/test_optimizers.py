@@ -145,23 +145,6 @@ def test_adaptive_clipping_equals_its_formula():
     torch.testing.assert_close(zero.grad, torch.full((1,), 1e-4))
 
 
-def test_gradients_of_a_replay_are_copied():
-    """What a later part of the loss is added to does not lie where the first was computed."""
-    module = nn.Linear(3, 1)
-    optimizer = ModuleOptimizer(module, partial(torch.optim.SGD, lr=0.1))
-    computed = []
-    for p in module.parameters():
-        p.register_post_accumulate_grad_hook(lambda p: computed.append(p.grad))
-    optimizer.backward(module(torch.ones(4, 3)).mean(), copies=True)
-    for gradient in computed:
-        gradient.fill_(7.0)  # as the next replay does
-    optimizer.backward(module(torch.ones(4, 3)).mean(), copies=True)
-    assert torch.equal(module.weight.grad, torch.full((1, 3), 2.0))
-    assert torch.equal(module.bias.grad, torch.full((1,), 2.0))
-    optimizer.apply()
-    assert module.weight.grad is None
-
-
 def flat_adam(module, max_grad_norm=0.5):
     """Return the optimiser under test."""
     make = partial(torch.optim.Adam, eps=1e-5, fused=True)

@@ -1433,7 +1433,7 @@ class ActorCriticLearner:
             observation then has ``obs_dim`` numbers for the policy followed by these.
         memory_size: units of an LSTM in front of each network; ``None``: no LSTM.
         scaled: whether the logarithmic deviations of a Gaussian policy are not parameters but tanh
-            of outputs of the policy network, after those of the means.
+            of outputs of the policy network, after those of the means. Such a policy does not act.
         activation: of hidden layers, ``"tanh"`` or ``"relu"``.
         critic_hidden: widths of the value network's hidden layers, if they differ.
 
@@ -1457,7 +1457,6 @@ class ActorCriticLearner:
         act_dim: SupportsIndex | None = None,
         critic_dim: SupportsIndex | None = None,
         memory_size: SupportsIndex | None = None,
-        shared_memory: bool = False,
         scaled: bool = False,
         activation: str = "tanh",
         critic_hidden: Sequence[SupportsIndex] | None = None,
@@ -1469,7 +1468,7 @@ class ActorCriticLearner:
     def state_size(self) -> int:
         """Size of the state remembered of an episode, 0 without a memory.
 
-        Hidden and cell state of the policy's LSTM, then those of the value's unless it is shared.
+        Hidden and cell state of the policy's LSTM, then those of the value's.
         """
     def gradients(self) -> NDArray[np.float32]:
         """Return the clipped gradient of the last minibatch, shape ``(P,)``."""
@@ -1570,8 +1569,6 @@ class ActorCriticLearner:
         vf_bound: float | None,
         vf_coef: float,
         ent_coef: float,
-        initial_state: ArrayLike | None = None,
-        episode_starts: ArrayLike | None = None,
     ) -> list[float]:
         """Compute the gradient of the mean loss of R rows, for :meth:`gradients`, without a step.
 
@@ -1591,8 +1588,6 @@ class ActorCriticLearner:
                 from a distance of 1 on; else ``(V - G)²``.
             vf_coef: weight of the value loss.
             ent_coef: weight of the entropy bonus, 1/nats.
-            initial_state: as in :meth:`update`.
-            episode_starts: as in :meth:`update`.
 
         Returns:
             Policy loss, value loss, entropy, approximate KL and clip fraction, means over rows.
@@ -1607,7 +1602,7 @@ class ActorCriticLearner:
         self,
         envs: VecEnv,
         parameters: NDArray[np.float32],
-        stream: NDArray[np.uint64] | None,
+        stream: NDArray[np.uint64],
         next_obs: NDArray[np.float32],
         obs: NDArray[np.float32],
         actions: NDArray[Any],
@@ -1616,8 +1611,6 @@ class ActorCriticLearner:
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
         final_values: NDArray[np.float32],
-        *,
-        noise: NDArray[np.float32] | None = None,
     ) -> None:
         """Step native envs with actions drawn from the policy until the arrays are full.
 
@@ -1627,9 +1620,7 @@ class ActorCriticLearner:
         Args:
             envs: N envs that have been reset.
             parameters: shape ``(P,)``.
-            stream: the state of a NumPy ``PCG64``, shape ``(4,)``: high and low word of the state,
-                then of the increment; advanced. Its numbers are those of ``Generator.random``.
-                ``None`` uses ``noise``, or the modes if that is ``None`` too.
+            stream: see :meth:`act`.
             next_obs: input of the first actions, shape ``(N, obs_dim)``; replaced by the next one.
             obs: observations acted on, shape ``(T, N, obs_dim)``; written, like all below.
             actions: shape ``(T, N)`` int64, or ``(T, N, act_dim)`` float32.
@@ -1638,37 +1629,21 @@ class ActorCriticLearner:
             terminated: shape ``(T, N)``.
             truncated: shape ``(T, N)``.
             final_values: V of the final observation of truncated episodes, else 0, ``(T, N)``.
-            noise: numbers drawn in advance, in the order of the actions, shape ``(T * N * A,)``;
-                see :meth:`act`.
 
         Raises:
             ValueError: a shape does not fit, the envs take other actions or observations than the
                 policy, or the policy has a memory.
-            TypeError: an array has another dtype, or both a stream and noise are given.
+            TypeError: an array has another dtype.
             RuntimeError: the envs have not been reset.
-        """
-
-    def hold(self, parameters: NDArray[np.float32]) -> None:
-        """Copy parameters for calls of :meth:`act`, :meth:`remember` and :meth:`values` with none.
-
-        Copying takes longer than acting on few rows. Any call with parameters discards the copy.
-
-        Args:
-            parameters: shape ``(P,)``.
-
-        Raises:
-            ValueError: the shape does not fit.
-            TypeError: the array has another dtype.
         """
 
     def act(
         self,
-        parameters: NDArray[np.float32] | None,
+        parameters: NDArray[np.float32],
         stream: NDArray[np.uint64] | None,
         obs: ArrayLike,
         *,
         action_masks: ArrayLike | None = None,
-        noise: NDArray[np.float32] | None = None,
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """Draw an action for each observation.
 
@@ -1677,17 +1652,14 @@ class ActorCriticLearner:
         u and v, for each component: its noise is √(-2 ln(1 - u)) cos 2πv.
 
         Args:
-            parameters: shape ``(P,)``; ``None`` uses those of :meth:`hold`.
+            parameters: shape ``(P,)``.
             stream: the state of a NumPy ``PCG64``, shape ``(4,)``: high and low word of the state,
                 then of the increment; advanced. Its numbers are those of ``Generator.random``.
-                ``None`` uses ``noise``, or the modes if that is ``None`` too.
+                ``None`` takes the modes.
             obs: shape ``(R, obs_dim)``; with a memory, the states after the observations, as
                 returned by :meth:`remember`.
             action_masks: for a categorical policy, shape ``(R, n_actions)``, False for forbidden
                 actions; None allows all.
-            noise: numbers drawn in advance, shape ``(R * A,)``: standard normal for A components,
-                or exponential for A actions: the one with the largest ratio of probability to
-                number is taken, the first of A competing clocks.
 
         Returns:
             Actions as sampled, ``(R,)`` int64 or ``(R, act_dim)`` float32, and log π(a|s),
@@ -1695,16 +1667,16 @@ class ActorCriticLearner:
 
         Raises:
             ValueError: a shape does not fit, or a mask allows no action.
-            TypeError: an array has another dtype, or both a stream and noise are given.
+            TypeError: an array has another dtype.
         """
 
     def remember(
-        self, parameters: NDArray[np.float32] | None, obs: ArrayLike, state: ArrayLike
+        self, parameters: NDArray[np.float32], obs: ArrayLike, state: ArrayLike
     ) -> NDArray[np.float32]:
         """Update the states of N episodes by one observation each; return the new states.
 
         Args:
-            parameters: shape ``(P,)``; ``None`` uses those of :meth:`hold`.
+            parameters: shape ``(P,)``.
             obs: shape ``(N, obs_dim)``.
             state: states before, 0 at the start of an episode, shape ``(N, state_size)``.
 
@@ -1717,12 +1689,12 @@ class ActorCriticLearner:
         """
 
     def values(
-        self, parameters: NDArray[np.float32] | None, obs: NDArray[np.float32]
+        self, parameters: NDArray[np.float32], obs: NDArray[np.float32]
     ) -> NDArray[np.float32]:
         """Return V, shape ``(R,)``, of observations ``(R, obs_dim)``, or of states after them.
 
         Args:
-            parameters: shape ``(P,)``; ``None`` uses those of :meth:`hold`.
+            parameters: shape ``(P,)``.
             obs: see above.
 
         Raises:

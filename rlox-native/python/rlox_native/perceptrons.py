@@ -76,20 +76,15 @@ def require_plain(network: nn.Module) -> None:
             raise BackendError(f"it knows nothing of hooks, which '{name}' has")
 
 
-def require_lstm(memory: nn.Module, *, batch_first: bool = False) -> None:
+def require_lstm(memory: nn.Module) -> None:
     """Check that a memory is one LSTM as there is in Rust, whose parameters come in its order.
-
-    Args:
-        memory: of a policy.
-        batch_first: which of its inputs' dimensions its owner takes for the steps.
 
     Raises:
         BackendError: it is another memory, or has other options.
     """
     if type(memory) is not nn.LSTM:
         raise BackendError(f"the memory that it learns is an LSTM, not a {type(memory).__name__}")
-    sizes = memory.input_size, memory.hidden_size
-    plain = nn.LSTM(*sizes, batch_first=batch_first, device="meta")
+    plain = nn.LSTM(memory.input_size, memory.hidden_size, device="meta")
     if repr(memory) != repr(plain):
         raise BackendError(f"it learns an LSTM of one layer with biases, {plain}, not {memory}")
 

@@ -171,42 +171,22 @@ REPLACED: dict[str, dict[str, str]] = {
         **_leaves("ConservativeQ._step_policy ConservativeQ.bellman_targets"),
     },
     "rlox_rl8.losses": {"clipped_losses": "", "loss_and_terms": "clipped_losses"},
-    "rlox_rl8.algorithms": {
-        "RecurrentAlgorithm._forward": "begin_episodes",
-        "Algorithm._forward": "",
-    },
-    "rlox_rl8.ends": {"begin_episodes": ""},
-    "rlox_rl8.policies": {
-        "Policy.sample": "self._outputs",
-        "RecurrentPolicy.sample": "self._outputs",
-        "GenericPolicyBase._outputs": "",
-    },
+    "rlox_rl8.algorithms": {"Algorithm._forward": ""},
+    "rlox_rl8.policies": {"Policy.sample": "self._outputs", "GenericPolicyBase._outputs": ""},
     "rlox_rl8.distributions": {
-        **dict.fromkeys(
-            ("Categorical", "Normal"),
-            "self.__init__ self.deterministic_sample self.sample self.logp self.entropy",
-        ),
+        **dict.fromkeys(("Categorical", "Normal"), "self.__init__ self.logp self.entropy"),
         **_leaves(
-            "Categorical.__init__ Categorical.deterministic_sample Categorical.sample "
-            "Categorical.logp Categorical.entropy Normal.__init__ "
-            "TorchDistributionWrapper.deterministic_sample TorchDistributionWrapper.sample "
+            "Categorical.__init__ Categorical.logp Categorical.entropy Normal.__init__ "
             "TorchDistributionWrapper.logp TorchDistributionWrapper.entropy"
         ),
     },
     "rlox_rl8.models": {
         **dict.fromkeys(
-            (
-                "DefaultDiscreteModel",
-                "DefaultContinuousModel",
-                "DefaultDiscreteRecurrentModel",
-                "DefaultContinuousRecurrentModel",
-            ),
+            ("DefaultDiscreteModel", "DefaultContinuousModel"),
             "self.forward self.value_function self.encoder.forward self.head.forward",
         ),
-        "_LSTM.forward": "self._remember",
         **_leaves(
-            "_Encoder.forward _Head.forward _Perceptrons.forward _Perceptrons.value_function "
-            "_LSTM._remember _LSTM.value_function"
+            "_Encoder.forward _Head.forward _Perceptrons.forward _Perceptrons.value_function"
         ),
     },
 }

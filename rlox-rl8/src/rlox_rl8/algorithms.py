@@ -22,7 +22,6 @@ from rlox_rl8.data import (
     AlgorithmHparams,
     AlgorithmState,
     AmpDtype,
-    CollectStats,
     Device,
     RecurrentAlgorithmHparams,
     RecurrentAlgorithmState,
@@ -30,7 +29,7 @@ from rlox_rl8.data import (
 )
 from rlox_rl8.distributions import Distribution
 from rlox_rl8.ends import begin_episodes
-from rlox_rl8.engine import Acted, GenericAlgorithmBase, arrays_of, copy_arrays
+from rlox_rl8.engine import GenericAlgorithmBase, arrays_of, copy_arrays
 from rlox_rl8.env import EnvFactory
 from rlox_rl8.models import Model, ModelFactory, RecurrentModel, RecurrentModelFactory
 from rlox_rl8.policies import Policy, RecurrentPolicy
@@ -144,9 +143,7 @@ class Algorithm(GenericAlgorithmBase[AlgorithmHparams, AlgorithmState, Policy]):
         values: Tensor = self.policy.sample(final, **ONLY_VALUES)["values"]
         return values
 
-    def _act(self, t: int, deterministic: bool, *, last: bool = False) -> Acted:
-        if self._lane is not None:
-            return self._lane.act(t, deterministic, last)
+    def _act(self, t: int, deterministic: bool, *, last: bool = False) -> TensorDict:
         return self.policy.sample(
             self._observed[t],
             deterministic=deterministic,
@@ -190,58 +187,64 @@ class RecurrentAlgorithm(
         # views need the whole horizon so far
         begins = (0 if past else t for t in range(self.hparams.horizon + 1))
         self._observed = [observed[:, first : t + 1] for t, first in enumerate(begins)]
-        self._forget()
+        self._states = self.policy.model.init_states(self.hparams.num_envs)
+        """States (B) between horizons."""
+        self._now = self._states
+        """States (B) before the next step."""
+        sequences = self.hparams.horizon // self.hparams.seq_len
+        self._starts: TensorDict = self._states.expand(sequences, len(self._states)).clone()
+        """States (sequences of an env, B) at the starts of the buffer's sequences."""
 
     def _forget(self) -> None:
-        hparams = self.hparams
         self.state.seqs = 0
-        self._states = self.policy.model.init_states(hparams.num_envs)
-        self._starts: list[TensorDict] = []
-        """States (B) at the start of each sequence of the buffer."""
+        self._states.copy_(self.policy.model.init_states(self.hparams.num_envs))
 
     def _value(self, final: TensorDict, envs: Tensor) -> Tensor:
         # until the next step, the states still belong to the cut episode
-        values: Tensor = self.policy.sample(final, self._states[envs], **ONLY_VALUES)[0]["values"]
+        values: Tensor = self.policy.sample(final, self._now[envs], **ONLY_VALUES)[0]["values"]
         return values
 
-    def _collect(self, env_config: dict[str, Any] | None, deterministic: bool) -> CollectStats:
-        if self.ends is not None and self._resets_now():
-            self._states = self.policy.init_states(self.hparams.num_envs)
-        return super()._collect(env_config, deterministic)
+    def _begin(self, resets: bool) -> tuple[int, ...]:
+        hparams, done = self.hparams, self.state.seqs
+        if self.ends is not None and resets:
+            self._states.copy_(self.policy.init_states(hparams.num_envs))
+        self.state.seqs += len(self._starts)
+        every = hparams.seqs_per_state_reset
+        return tuple(
+            hparams.seq_len * k
+            for k in range(len(self._starts))
+            if (done + k == 0 if every < 0 else (done + k) % every == 0)
+        )
 
-    def _before_step(self, t: int) -> None:
+    def _unroll(self, deterministic: bool, anew: tuple[int, ...]) -> None:
+        self._now = self._states
+        super()._unroll(deterministic, anew)
+        self._states.copy_(self._now)
+
+    def _before_step(self, t: int, anew: tuple[int, ...]) -> None:
         hparams = self.hparams
-        if t == 0:
-            self._starts = []
         if self.ends is not None:  # step 0 reads the flags of the previous horizon
             begins = self.ends.ended(t - 1 if t else hparams.horizon - 1)[:, 0]
-            self._states = begin_episodes(self.policy, self._states, begins)
-        if t % hparams.seq_len:
-            return
-        every, done = hparams.seqs_per_state_reset, self.state.seqs
-        if done == 0 if every < 0 else done % every == 0:
-            self._states = self.policy.init_states(hparams.num_envs)
-        self._starts.append(self._states)
-        self.state.seqs += 1
+            self._now = begin_episodes(self.policy, self._now, begins)
+        if t in anew:
+            self._now = self.policy.init_states(hparams.num_envs)
+        if t % hparams.seq_len == 0:
+            self._starts[t // hparams.seq_len] = self._now
 
-    def _act(self, t: int, deterministic: bool, *, last: bool = False) -> Acted:
+    def _act(self, t: int, deterministic: bool, *, last: bool = False) -> TensorDict:
         observed = self._observed[t]
         if self.policy.model.sees_past:
             observed = self.policy.latest(observed)
-        if self._lane is not None:
-            seen = observed["obs"][:, 0]
-            out, states = self._lane.recall(seen, self._states, deterministic, last)
-        else:
-            out, states = self.policy.sample(
-                observed,
-                self._states,
-                deterministic=deterministic,
-                return_actions=not last,
-                return_logp=not last,
-                return_values=True,
-            )
+        out, states = self.policy.sample(
+            observed,
+            self._now,
+            deterministic=deterministic,
+            return_actions=not last,
+            return_logp=not last,
+            return_values=True,
+        )
         if not last:
-            self._states = states
+            self._now = states
         return out
 
     def _samples(self) -> TensorDict:
@@ -254,12 +257,11 @@ class RecurrentAlgorithm(
             past["begins"] = begins.clone()
             past["begins"][:, 0] = False  # the stored states account for these already
         rows = past.reshape(-1, hparams.seq_len)
-        starts: TensorDict = torch.stack(self._starts, 1).reshape(-1)
         # store one state per sequence, and look it up by the sequence's number
         rows["sequence"] = torch.arange(len(rows), device=hparams.device)[:, None].expand(
             -1, hparams.seq_len
         )
-        self._flat_starts = starts
+        self._flat_starts = self._starts.transpose(0, 1).reshape(-1)
         return rows
 
     def first_states(self, samples: TensorDict) -> TensorDict:
@@ -281,11 +283,11 @@ class RecurrentAlgorithm(
 
     def state_dict(self) -> dict[str, Any]:
         """Return all state that training changes, including the policy's states."""
-        starts = [arrays_of(start) for start in self._starts]
-        return {**super().state_dict(), "states": arrays_of(self._states), "starts": starts}
+        kept = {"states": arrays_of(self._states), "starts": arrays_of(self._starts)}
+        return {**super().state_dict(), **kept}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         super().load_state_dict(state)
-        self._states = copy_arrays(state["states"], self._states.clone())
-        self._starts = [copy_arrays(start, self._states.clone()) for start in state["starts"]]
+        copy_arrays(state["states"], self._states)
+        copy_arrays(state["starts"], self._starts)

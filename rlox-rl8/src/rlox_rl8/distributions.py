@@ -233,6 +233,11 @@ class Normal(TorchDistributionWrapper):
             features["mean"], features["log_std"].exp(), validate_args=False
         )
 
+    def sample(self) -> Tensor:
+        """Return a sample; torch's own asks the host whether deviations are positive."""
+        mean, deviation = self.dist.mean, self.dist.stddev
+        return (mean + deviation * torch.randn_like(mean)).detach()
+
 
 class SquashedNormal(Normal):
     """Actions a = tanh(u) in (-1, 1) with u from a normal distribution.

@@ -82,18 +82,6 @@ class Ends:
         ended: Tensor = self._storage["terminated"][t] | self._storage["truncated"][t]
         return ended
 
-    def begun(self, carried: Tensor, t: int, resets: bool) -> Tensor:
-        """Return the discounted returns (B, 1) carried into step ``t``, 0 in new episodes.
-
-        Args:
-            carried: discounted returns of the step before.
-            t: step of the horizon.
-            resets: whether the horizon began with a reset.
-        """
-        if t == 0 and resets:
-            return carried
-        return carried.masked_fill(self.ended(t - 1 if t else self._horizon - 1), 0.0)
-
     def count(self, resets: bool) -> None:
         """Add the horizon's steps to the statistics.
 

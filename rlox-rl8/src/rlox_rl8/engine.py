@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, fields
 from functools import partial
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
 from rlox.envs.running import require_same_leaves
 from rlox.errors import CheckpointError, ConfigError
 from rlox.files import require_memory_for
-from rlox.learners.compiled import compiled
+from rlox.learners.compiled import fused
+from rlox.learners.tensors import call_hook
 from rlox.nn import (
     ModuleOptimizer,
     find_device,
@@ -25,6 +26,7 @@ from rlox.nn import (
     load_module_state,
     module_state,
 )
+from rlox.nn.programs import Program
 from rlox.training.hooks import Hooks
 from tensordict import TensorDict
 from torch import Tensor, nn
@@ -44,14 +46,16 @@ from rlox_rl8.perceptrons import FastLane
 from rlox_rl8.policies import GenericPolicyBase
 from rlox_rl8.schedulers import EntropyScheduler, LRScheduler
 
-Acted: TypeAlias = TensorDict | dict[str, Tensor]
-
 HparamsT = TypeVar("HparamsT", bound=AlgorithmHparams)
 StateT = TypeVar("StateT", bound=AlgorithmState)
 PolicyT = TypeVar("PolicyT", bound=GenericPolicyBase)
 
 MEMBERS = ("num_envs", "device", "observation_spec", "action_spec", "episodes_end", "reset", "step")
 """Members of a :class:`rlox_rl8.env.Env`."""
+
+COLLECTED = [f"{name}/{what}" for name in ("returns", "rewards")
+             for what in ("min", "max", "mean", "std")]  # fmt: skip
+"""Statistics of a horizon that its program computes."""
 
 REMEDY = "take fewer envs or a shorter horizon"
 
@@ -69,6 +73,8 @@ def step_envs(env: Env, actions: Any) -> Any:
 class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
     """PPO over one storage (T + 1, B) on the env's device, allocated once.
 
+    A horizon and all gradient steps are two programs (:class:`rlox.nn.programs.Program`); the host
+    reads one tensor after each. Callbacks hear of the steps of a captured program after it.
     Subclasses supply the differences between feed-forward and recurrent policies.
 
     Args:
@@ -132,14 +138,20 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         self.loss_and_terms: Callable[..., tuple[Tensor, dict[str, Tensor]]] = loss_and_terms
         self.step_envs: Callable[[Env, Any], Any] = step_envs
         if hparams.compile:
-            self.step_envs = compiled(step_envs, device, [env])
-            # torch's graphs leave an LSTM out, and the graphs around it are slower than plain code
+            self.step_envs = fused(step_envs, device)
+            # torch compiles no LSTM, and the parts around it are slower than plain code
             remembers = any(isinstance(part, nn.RNNBase) for part in self.policy.model.modules())
             if not (remembers and device.type == "cuda"):
-                self.loss_and_terms = compiled(loss_and_terms, device)
+                self.loss_and_terms = fused(loss_and_terms, device)
+        self.random: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Installs the run's random stream; by default draws come from the global one."""
+        self.hooks: Hooks | None = None
+        """Hooks of the running iteration."""
+        self._whole = True
+        """Whether the last horizon is complete."""
         self._allocate()
         self.fast = FastLane.of(self, config.backend)
-        """Work that a backend does instead of torch."""
+        """Gradients that a backend computes instead of torch."""
 
     def _allocate(self) -> None:
         keep_freed_memory()
@@ -161,14 +173,27 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         self._storage: TensorDict = self.buffer_spec.expand(steps, n).zero()
         self.buffer = self._storage.apply(lambda x: x.transpose(0, 1), batch_size=[n, steps])
         self.ends = Ends(self._storage, self._value) if self.env.episodes_end else None
-        self.random: Callable[[], AbstractContextManager[None]] = nullcontext
-        """Installs the run's random stream; by default draws come from the global one."""
-        self.hooks: Hooks | None = None
-        """Hooks of the running iteration, called at steps of the envs and of the optimiser."""
-        self._lane: FastLane | None = None
-        """Acts instead of the policy in the current horizon."""
-        self._whole = True
-        """Whether the last horizon is complete."""
+        empty = partial(torch.zeros, device=self.hparams.device)
+        self._stats, self._terms = empty(len(COLLECTED) + 2), empty(len(TERMS))
+        self._scale, self._coeff = empty(2).unbind()
+        self._has_entropy = False
+        self._taken = 0
+        """Optimiser steps of the last :meth:`step`."""
+        self._make_programs()
+
+    def _make_programs(self) -> None:
+        hparams, groups = self.hparams, self.optimizer.param_groups
+        on_gpu = hparams.device_type == "cuda"
+        asks = self.grad_scaler.is_enabled() or hparams.target_kl_div is not None
+        captures = on_gpu and not asks and "capturable" in groups[0]
+        self._learn = Program(self._take_steps, captures=captures)
+        if captures:
+            for group in groups:
+                group["capturable"] = True
+        self._rates = [torch.zeros((), device=hparams.device) for _ in groups]
+        self._captures = on_gpu and getattr(self.env, "capturable", False) and self.ends is None
+        self._collects: dict[Any, Program] = {}
+        """By the arguments of :meth:`_unroll`."""
 
     @property
     def horizons_per_env_reset(self) -> int:
@@ -192,15 +217,16 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
     def _value(self, final: TensorDict, envs: Tensor) -> Tensor:
         """Return values of the final observations (n, 1) of the envs whose flag in (B) is set."""
 
-    def _before_step(self, t: int) -> None:
+    def _begin(self, resets: bool) -> tuple[int, ...]:
+        """Prepare a horizon, and return the steps at which states begin anew."""
+        return ()
+
+    def _before_step(self, t: int, anew: tuple[int, ...]) -> None:
         """Prepare step ``t`` of a horizon."""
 
     @abstractmethod
-    def _act(self, t: int, deterministic: bool, *, last: bool = False) -> Acted:
-        """Return actions, logp and values at step ``t``; only values at the ``last``.
-
-        Earlier values may be left out, if the last call writes those of all steps to the storage.
-        """
+    def _act(self, t: int, deterministic: bool, *, last: bool = False) -> TensorDict:
+        """Return actions, logp and values at step ``t``; only values at the ``last``."""
 
     @abstractmethod
     def _samples(self) -> TensorDict:
@@ -246,17 +272,14 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         store["obs"][0] = self.env.reset(config=env_config) if resets else store["obs"][-1]
         if hparams.normalize_rewards:
             carried = store["reversed_discounted_returns"]
-            carried[0] = 0.0 if resets else carried[-1]
+            carried[0] = 0.0 if resets else self._begun(carried[-1], hparams.horizon - 1)
         self._whole = False
         self.state.buffered = False
-        # callbacks between steps may change parameters
-        heard = self.hooks is not None and self.hooks.step_listened
-        if self.fast is not None and not heard and self.fast.steps_envs():
-            self.fast.collect(deterministic, resets)
-        else:
-            lane = self._lane = self.fast if self.fast is not None and self.fast.acts() else None
-            with nullcontext() if lane is None or heard else lane.perceptrons.holding():
-                self._collect_by_steps(deterministic, resets)
+        how = (deterministic, self._begin(resets))
+        if how not in self._collects:
+            program = Program(partial(self._unroll, *how), captures=self._captures)
+            self._collects[how] = program
+        self._collects[how]()
         stats = self._statistics(resets)
         self._whole = True
         if self.ends is not None:
@@ -264,60 +287,53 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         self.state.horizons += 1
         self.state.buffered = True
         stats["profiling/collect_ms"] = 1e3 * (time.perf_counter() - started)
+        if self._captures and self.hooks is not None:
+            call_hook(self.hooks.env_step, [hparams.num_envs] * hparams.horizon)
         return stats
 
-    def begun(self, t: int, resets: bool) -> Tensor:
-        """Return the discounted returns (B, 1) carried into step ``t``."""
-        carried: Tensor = self._storage["reversed_discounted_returns"][t]
-        return carried if self.ends is None else self.ends.begun(carried, t, resets)
+    def _begun(self, carried: Tensor, t: int) -> Tensor:
+        """Return discounted returns (B, 1) after step ``t``, 0 where it ended an episode."""
+        return carried if self.ends is None else carried.masked_fill(self.ends.ended(t), 0.0)
 
-    def _collect_by_steps(self, deterministic: bool, resets: bool) -> None:
+    def _unroll(self, deterministic: bool, anew: tuple[int, ...]) -> None:
+        """Step all envs T times from the first observations in the storage."""
         hparams, store = self.hparams, self._storage
-        kept = {key: store[key] for key in ("actions", "logp", "values")}
         obs, rewards = store["obs"], store["rewards"]
         carried = store.get("reversed_discounted_returns", None)
         for t in range(hparams.horizon):
-            self._before_step(t)
+            self._before_step(t, anew)
             sampled = self._act(t, deterministic)
             out = self.step_envs(self.env, sampled["actions"])
-            for key, entry in kept.items():
-                if (found := sampled.get(key, None)) is not None:
-                    entry[t] = found
+            for key in ("actions", "logp", "values"):
+                store[key][t] = sampled[key]
             obs[t + 1] = out["obs"]
             rewards[t] = out["rewards"]
-            if hparams.normalize_rewards:
-                carried[t + 1] = hparams.gamma * self.begun(t, resets) + out["rewards"]
+            if carried is not None:
+                begun = self._begun(carried[t], t - 1) if t else carried[0]
+                carried[t + 1] = hparams.gamma * begun + out["rewards"]
             if self.ends is not None:
                 self.ends.store(t, out)
-            if self.hooks is not None:
+            if self.hooks is not None and not self._captures:
                 self.hooks.env_step(hparams.num_envs)
         store["values"][-1] = self._act(hparams.horizon, deterministic, last=True)["values"]
+        found = []
+        for x in (rewards[:-1].sum(0), rewards[:-1]):
+            found += [x.min(), x.max(), x.mean(), deviation(x)]
+        found.append(obs.sum().float() if isinstance(obs, Tensor) else found[0])
+        found.append(torch.ones_like(found[0]) if carried is None else deviation(carried[1:]))
+        self._stats.copy_(torch.stack(found))
 
     def _statistics(self, resets: bool) -> CollectStats:
         """Set the reward scale and return statistics, with one transfer from the device."""
-        hparams, store = self.hparams, self._storage
-        rewards, obs = store["rewards"][:-1], store["obs"]
-        found: dict[str, Tensor] = {}
-        for name, x in (("returns", rewards.sum(0)), ("rewards", rewards)):
-            found |= {f"{name}/min": x.min(), f"{name}/max": x.max()}
-            found |= {f"{name}/mean": x.mean(), f"{name}/std": deviation(x)}
-        if isinstance(obs, Tensor):
-            found["obs"] = obs.sum()
-        scale = torch.ones((), device=hparams.device)
-        if hparams.normalize_rewards:
-            scale = deviation(store["reversed_discounted_returns"][1:])
-        tensors = [x.float() for x in (*found.values(), scale)]
-        *numbers, reward_scale = torch.stack(tensors).tolist()
+        *numbers, self.state.reward_scale = self._stats.tolist()
         if any(x - x != 0 for x in numbers):
             raise ValueError(
                 f"{type(self.env).__name__}.step must return finite observations and rewards, got "
                 "NaN or infinity; correct the env"
             )
-        self.state.reward_scale = reward_scale
-        stats: Any = dict(zip(found, numbers, strict=True))
-        stats.pop("obs", None)
-        stats["env/resets"] = hparams.num_envs if resets else 0
-        stats["env/steps"] = hparams.num_envs * hparams.horizon
+        stats: Any = dict(zip(COLLECTED, numbers, strict=False))
+        stats["env/resets"] = self.hparams.num_envs if resets else 0
+        stats["env/steps"] = self.hparams.num_envs * self.hparams.horizon
         return stats  # type: ignore[no-any-return]
 
     def step(self) -> StepStats:
@@ -335,41 +351,19 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
 
     def _step(self) -> StepStats:
         started = time.perf_counter()
-        hparams, store = self.hparams, self._storage
-        ends = {} if self.ends is None else self.ends.of_horizon()
-        store["advantages"][:-1], store["returns"][:-1] = advantages_and_returns(
-            store["rewards"][:-1],
-            store["values"],
-            normalize=hparams.normalize_advantages,
-            gamma=hparams.gamma,
-            gae_lambda=hparams.gae_lambda,
-            reward_scale=self.state.reward_scale,
-            **ends,
-        )
-        totals: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=hparams.device))
-        accumulated = hparams.num_minibatches if hparams.accumulate_grads else 1
-        taken = 0
-        for i, minibatch in enumerate(self._minibatches(self._samples())):
-            terms = self._add_gradient(minibatch, accumulated)
-            for key, value in terms.items():
-                totals[key] = totals[key] + value
-            if "stopped" in terms:
-                break
-            if (i + 1) % accumulated == 0:
-                scaler = self.grad_scaler if hparams.enable_amp else None
-                self.flat.apply(scaler=scaler)
-                if scaler is not None:
-                    scaler.update()
-                taken += 1
-                if self.hooks is not None:
-                    self.hooks.train_batch(dict)
-        count = taken + ("stopped" in totals)
-        stats: Any = {
-            "coefficients/entropy": self.entropy_scheduler.coeff,
-            "coefficients/vf": hparams.vf_coeff,
-        }
-        numbers = torch.stack([totals[key] for key in TERMS]).tolist()
-        stats |= {key: number / count for key, number in zip(TERMS, numbers, strict=True)}
+        hparams, store, coeff = self.hparams, self._storage, self.entropy_scheduler.coeff
+        self._scale.fill_(self.state.reward_scale)
+        self._coeff.fill_(coeff)
+        if self._has_entropy != bool(coeff):
+            self._has_entropy = bool(coeff)
+            self._learn.forget()
+        if self._learn.captures:
+            for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
+                if group["lr"] is not rate:  # a scheduler writes numbers
+                    group["lr"] = rate.fill_(group["lr"])
+        self._learn()
+        stats: Any = {"coefficients/entropy": coeff, "coefficients/vf": hparams.vf_coeff}
+        stats |= zip(TERMS, self._terms.tolist(), strict=True)
         if hparams.normalize_rewards and self.ends is None:
             # copies are reset together: without this, the scale would change at each reset
             store["reversed_discounted_returns"][-1] = 0.0
@@ -378,7 +372,42 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         self.entropy_scheduler.step(self.state.transitions)
         self.lr_scheduler.step(self.state.transitions)
         stats["profiling/step_ms"] = 1e3 * (time.perf_counter() - started)
+        if self._learn.captures and self.hooks is not None:
+            call_hook(self.hooks.train_batch, [dict] * self._taken)
         return stats  # type: ignore[no-any-return]
+
+    def _take_steps(self) -> None:
+        """Estimate advantages and take all gradient steps."""
+        hparams, store = self.hparams, self._storage
+        ends = {} if self.ends is None else self.ends.of_horizon()
+        store["advantages"][:-1], store["returns"][:-1] = advantages_and_returns(
+            store["rewards"][:-1],
+            store["values"],
+            normalize=hparams.normalize_advantages,
+            gamma=hparams.gamma,
+            gae_lambda=hparams.gae_lambda,
+            reward_scale=self._scale,
+            **ends,
+        )
+        totals: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=hparams.device))
+        accumulated = hparams.num_minibatches if hparams.accumulate_grads else 1
+        self._taken = 0
+        for i, minibatch in enumerate(self._minibatches(self._samples())):
+            terms = self._add_gradient(minibatch, accumulated)
+            for key, value in terms.items():
+                totals[key] = totals[key] + value
+            if "stopped" in terms:
+                break
+            if (i + 1) % accumulated == 0:
+                scaler = self.grad_scaler if self.grad_scaler.is_enabled() else None
+                self.flat.apply(scaler=scaler)
+                if scaler is not None:
+                    scaler.update()
+                self._taken += 1
+                if self.hooks is not None and not self._learn.captures:
+                    self.hooks.train_batch(dict)
+        count = self._taken + ("stopped" in totals)
+        self._terms.copy_(torch.stack([totals[key] for key in TERMS]) / count)
 
     def _minibatches(self, samples: TensorDict) -> Iterator[TensorDict]:
         """Yield the minibatches of all passes; a single one is neither copied nor shuffled."""
@@ -389,7 +418,8 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
                 continue
             order = torch.arange(len(samples), device=hparams.device)
             if hparams.shuffle_minibatches:
-                order = torch.randperm(len(samples), device=hparams.device)
+                # a graph cannot replay randperm
+                order = torch.rand(len(samples), device=hparams.device).argsort()
             yield from (samples[rows] for rows in torch.split(order, hparams.sgd_minibatch_size))
 
     def _add_gradient(self, minibatch: TensorDict, accumulated: int) -> dict[str, Tensor]:
@@ -402,35 +432,27 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         Returns:
             Means by the names of :data:`TERMS`, and ``stopped`` if no gradient was added.
         """
-        hparams, coeff = self.hparams, self.entropy_scheduler.coeff
+        if self.fast is not None and self.fast.learns():
+            terms = self.fast.add_gradient(minibatch, 1 / accumulated)
+            return {key: value / accumulated for key, value in terms.items()}
+        hparams = self.hparams
+        coeff = self._coeff if self._has_entropy else 0.0
         rows = size = len(minibatch)
-        fast = self.fast if self.fast is not None and self.fast.learns() else None
         # whether a gradient is added depends on the divergence of the whole minibatch
-        whole = hparams.target_kl_div is not None or (fast is not None and not fast.needs_parts)
-        if not whole and hparams.device_type == "cpu":  # on a GPU, launching parts costs time
+        if hparams.target_kl_div is None and hparams.device_type == "cpu":
             per_row = minibatch["logp"].numel() // rows
             size = max(micro_batch(self.policy.model) // per_row, 1)
         totals: dict[str, Tensor] = {}
         for part in minibatch.split(size) if size < rows else (minibatch,):
             weight = len(part) / (rows * accumulated)
-            if fast is not None:
-                terms = fast.differentiate(part)
-            else:
-                with self.policy.mode(True):
-                    total, terms = self.loss_and_terms(self, part, coeff)
+            with self.policy.mode(True):
+                total, terms = self.loss_and_terms(self, part, coeff)
             for key, value in terms.items():
                 totals[key] = totals.get(key, 0) + value * weight
             divergence = terms["monitors/kl_div"]
             if hparams.target_kl_div is not None and divergence > 1.5 * hparams.target_kl_div:
                 return {**totals, "stopped": divergence}
-            if fast is not None:
-                fast.perceptrons.add_gradient(weight)
-                continue
-            loss = total * weight
-            self.flat.backward(
-                self.grad_scaler.scale(loss) if hparams.enable_amp else loss,
-                copies=hparams.compile and hparams.device_type == "cuda",
-            )
+            self.flat.backward(self.grad_scaler.scale(total * weight))
         return totals
 
     def validate(self) -> None:
@@ -439,7 +461,6 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         Raises:
             ValueError: the env's or the model's output does not fit the specs.
         """
-        self._lane = None
         with self.random(), torch.no_grad():
             self._validate()
         self._forget()
@@ -452,7 +473,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         first = spec.expand(n, *spec.shape).zero() if fits else env.reset(config=None)
         require_rows(first, spec, n, f"{name}.reset", device)
         self._storage["obs"][0] = first
-        self._before_step(0)
+        self._before_step(0, ())
         sampled = self._act(0, False)
         for key in ("actions", "logp", "values"):
             called = f"{type(self.policy).__name__}.sample {key}"
@@ -505,6 +526,8 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         require_same_leaves(state.get("leaves"), self._leaves)
         load_module_state(self.policy.model, state["model"])
         self.flat.load_state_dict(state["optimizer"])
+        self._learn.forget()
+        self._collects.clear()
         for group, rate in zip(self.optimizer.param_groups, state["rates"], strict=True):
             group["lr"] = rate
         self.entropy_scheduler.coeff = state["entropy_coeff"]

@@ -43,6 +43,10 @@ class Env(ABC):
     """Whether a copy is reset in the step that ends its episode. :meth:`step` then also returns
     ``terminated`` and ``truncated`` (B, 1), bool, and ``final_obs``, the observations before any
     reset; ``obs`` then holds the first observation of the next episode."""
+    capturable: ClassVar[bool] = False
+    """Whether a CUDA graph can replay a step: :meth:`step` asks the host for no value, and it and
+    :meth:`reset` write into the tensors of the state instead of replacing them. Envs whose episodes
+    end are not captured."""
     fits_specs: ClassVar[bool] = False
     """Whether observations fit the spec by construction; validation then takes no step."""
     observation_spec: TensorSpec
@@ -94,6 +98,7 @@ class DummyEnv(Env):
     Positions begin uniform in [-bounds, bounds], 100 unless the reset's config says otherwise.
     """
 
+    capturable = True
     action_kind: ClassVar[Any]
     """Class or function that makes the spec of actions."""
 
@@ -109,13 +114,11 @@ class DummyEnv(Env):
     def reset(self, *, config: dict[str, Any] | None = None) -> Tensor:
         """Draw positions; ``config`` may have ``bounds``."""
         self.bounds = float((config or {}).get("bounds", self.bounds))
-        self.state = torch.empty(self.num_envs, 1, device=self.device)
-        self.state.uniform_(-self.bounds, self.bounds)
-        return self.state.clone()
+        return self.state.uniform_(-self.bounds, self.bounds).clone()
 
     def move(self, distance: Tensor) -> TensorDict:
         """Add a distance (B, 1) and return the result of :meth:`step`."""
-        self.state = self.state + distance
+        self.state += distance
         out = {"obs": self.state.clone(), "rewards": -self.state.abs()}
         return TensorDict(out, batch_size=[self.num_envs], device=self.device)
 
@@ -125,7 +128,7 @@ class DummyEnv(Env):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore positions and bounds."""
-        self.state = torch.tensor(state["state"], device=self.device)
+        self.state.copy_(torch.tensor(state["state"]))
         self.bounds = float(state["bounds"])
 
 

@@ -21,8 +21,6 @@ from rlox_rl8.vec_envs import VecTensorEnv
 
 Space = gymnasium.Space[Any]
 
-RECURRENT = (models.DefaultDiscreteRecurrentModel, models.DefaultContinuousRecurrentModel)
-
 
 def describe_policy(name: str, agent: Any) -> PolicyData:
     """Return an agent's policy as data; see :class:`rlox.deployment.Exportable`.
@@ -50,7 +48,8 @@ def describe_policy(name: str, agent: Any) -> PolicyData:
         observed, acted = env.envs.observation_space, env.envs.action_space
     else:
         observed, acted = space_of(env.observation_spec), space_of(env.action_spec)
-    body = _memory(model.lstm) if type(model) in RECURRENT else layer_data(model.latents)
+    perceptron = type(model) in models.PERCEPTRONS
+    body = layer_data(model.latents) if perceptron else _memory(model.lstm)
     network = chain(
         _encoder(observed, model.encoder.encoder), body, *_head(model.head, policy, acted)
     )

@@ -29,7 +29,7 @@ def estimate_advantages(
     *,
     gamma: float,
     gae_lambda: float,
-    reward_scale: float = 1.0,
+    reward_scale: float | Tensor = 1.0,
     terminated: Tensor | None = None,
     truncated: Tensor | None = None,
     final_values: Tensor | None = None,
@@ -58,7 +58,7 @@ def estimate_advantages(
         Schulman et al. 2016, "High-dimensional continuous control using generalized advantage
         estimation", eq. 16.
     """
-    scaled = rewards if reward_scale == 1.0 else rewards / (reward_scale + 1e-8)
+    scaled = rewards / (reward_scale + 1e-8)
     following = values[1:]
     passing: Tensor | None = None
     if truncated is not None and final_values is not None:
@@ -115,7 +115,7 @@ def clipped_losses(
     clip_param: float,
     vf_clip_param: float,
     vf_coeff: float,
-    entropy_coeff: float = 0.0,
+    entropy_coeff: float | Tensor = 0.0,
     dual_clip_param: float | None = None,
 ) -> PPOLosses:
     """Return PPO's losses, with a bound on the value loss instead of the value's change.
@@ -162,7 +162,7 @@ def clipped_losses(
 
 
 def loss_and_terms(
-    algorithm: Any, samples: TensorDict, coeff: float
+    algorithm: Any, samples: TensorDict, coeff: float | Tensor
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the loss of samples with its graph, and means by the names of :data:`TERMS`.
 
@@ -171,7 +171,7 @@ def loss_and_terms(
     Args:
         algorithm: owner of the learning policy.
         samples: (N) transitions, or (N, L) sequences.
-        coeff: weight of the entropy.
+        coeff: weight of the entropy; the number 0 leaves it out.
     """
     hparams, policy = algorithm.hparams, algorithm.policy
     with torch.autocast(hparams.device_type, dtype=hparams.half, enabled=hparams.enable_amp):
@@ -183,7 +183,7 @@ def loss_and_terms(
     losses = clipped_losses(
         dist.logp(flat["actions"]),
         out["values"],
-        dist.entropy() if coeff else None,
+        dist.entropy() if isinstance(coeff, Tensor) else None,
         flat["logp"],
         flat["advantages"],
         flat["returns"],

@@ -208,32 +208,6 @@ def default_models(
     return DefaultContinuousModel, DefaultContinuousRecurrentModel
 
 
-def layers_of(
-    model: nn.Module,
-) -> tuple[tuple[nn.Linear, ...], tuple[nn.Linear, ...], type[nn.Module], nn.LSTM | None] | None:
-    """Return policy's and value's layers, the activation and the memory of a default model.
-
-    Return ``None`` for another model, or one whose observations are not a single float vector.
-    """
-    if type(model) not in DEFAULTS:
-        return None
-    assert isinstance(model, (_Perceptrons, _LSTM))
-    if model.encoder.encoder is not None or model.head.kind not in (
-        specs.Categorical,
-        specs.Unbounded,
-    ):
-        return None
-    if isinstance(model, _LSTM):  # no hidden layers, so the activation is arbitrary
-        return (model.head.linear,), (model.vf,), nn.Tanh, model.lstm
-    value: Any = model.vf
-    actor, critic = list(model.latents), list(value[0])
-    kinds = {type(each) for each in (*actor, *critic)} - {nn.Linear}
-    if len(kinds) != 1:
-        return None
-    linear = [tuple(x for x in part if type(x) is nn.Linear) for part in (actor, critic)]
-    return (*linear[0], model.head.linear), (*linear[1], value[1]), kinds.pop(), None
-
-
 class _Encoder(nn.Module):
     """Features (N, size) of observations (N, ...); float vectors pass unchanged."""
 
@@ -431,9 +405,5 @@ class DefaultContinuousRecurrentModel(_LSTM):
     """
 
 
-DEFAULTS = (
-    DefaultDiscreteModel,
-    DefaultContinuousModel,
-    DefaultDiscreteRecurrentModel,
-    DefaultContinuousRecurrentModel,
-)
+PERCEPTRONS = (DefaultDiscreteModel, DefaultContinuousModel)
+DEFAULTS = (*PERCEPTRONS, DefaultDiscreteRecurrentModel, DefaultContinuousRecurrentModel)

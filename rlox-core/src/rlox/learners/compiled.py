@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
@@ -73,8 +72,7 @@ def make_compiled_learner(
             setattr(optimizer, "step", _uncompiled(optimizer.step))  # noqa: B010
         return TorchReplayLearner(replace(task, objective=_CompiledSteps(task)))
     if isinstance(task.collector, TensorCollector):
-        _require_compiler(task.device)
-        return TensorLearner(task, torch.compile(_loss))
+        return TensorLearner(task, fused(_loss, task.device))
     loss = compiled(_loss, task.device)
 
     def update(
@@ -120,9 +118,17 @@ def _uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return kept
 
 
-def compiled(
-    function: Callable[..., Any], device: torch.device, changed: Sequence[Any] = ()
-) -> Callable[..., Any]:
+def fused(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
+    """Return a function compiled by torch, to be called within a :class:`rlox.nn.programs.Program`.
+
+    Raises:
+        BackendError: see :func:`make_compiled_learner`.
+    """
+    _require_compiler(device)
+    return torch.compile(function)
+
+
+def compiled(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
     """Return a function compiled by torch; on CUDA it is replayed as graphs.
 
     Args:
@@ -130,23 +136,16 @@ def compiled(
             them. It returns a loss, to be used before the next call, and tensors to report, in a
             tuple, a mapping or a dataclass.
         device: device of the tensors.
-        changed: objects whose attributes the function may replace by new tensors, such as the env
-            that it steps. Other results must be used before the next call.
 
     Raises:
         BackendError: see :func:`make_compiled_learner`.
     """
-    graphs = device.type == "cuda"
-    _require_compiler(device)
-    made = torch.compile(function, mode="reduce-overhead" if graphs else None)
-    if not graphs:
-        return made
+    if device.type != "cuda":
+        return fused(function, device)
+    made = torch.compile(function, mode="reduce-overhead")
 
     def replayed(*arguments: Any) -> Any:
         torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
-        if changed:
-            with _own_tensors(changed):
-                return made(*arguments)
         returned = made(*arguments)
         if isinstance(returned, tuple):  # a loss, which is used at once, and its terms
             loss, terms = returned
@@ -154,23 +153,6 @@ def compiled(
         return _copied(returned)
 
     return replayed
-
-
-@contextmanager
-def _own_tensors(objects: Sequence[Any]) -> Iterator[None]:
-    """Copy the tensors assigned to objects' attributes in the block, which a replay overwrites.
-
-    Args:
-        objects: objects whose attributes are tensors, TensorDicts, or mappings, lists or
-            dataclasses of them.
-    """
-    attributes = [getattr(each, "__dict__", {}) for each in objects]
-    before = [dict(each) for each in attributes]
-    yield
-    for each, has, had in zip(objects, attributes, before, strict=True):
-        for name, value in has.items():
-            if value is not had.get(name):
-                setattr(each, name, _copied(value))
 
 
 def _copied(value: Any) -> Any:

@@ -1,10 +1,9 @@
-"""The choice of a learner backend, and tasks with perceptrons as policies."""
+"""The choice of a learner backend, and perceptrons of a policy that one may replace."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,7 +12,6 @@ from torch import Tensor, nn
 
 from rlox import registry
 from rlox.errors import BackendError
-from rlox.protocols import VecEnv
 
 
 @dataclass(frozen=True)
@@ -48,35 +46,24 @@ def find_learner(backend: str, task: Any, *, role: str = "the learner") -> tuple
         UnknownNameError: no such backend is registered.
         BackendError: the backend cannot do the task; the text says why.
     """
-    learner, name, reason = _find_learner(backend, task)
-    logging.getLogger("rlox").info("%s is %s (%s)", role, name, reason)
-    return learner, name, reason
-
-
-def _find_learner(backend: str, task: Any) -> tuple[Any, str, str]:
-    found = registry.get_registry()
-    if backend != "auto":
-        try:
-            learner = found.get("rlox_learner_backends", backend).build(task)
-        except BackendError as error:
-            raise BackendError(
-                f"the learner backend '{backend}' cannot do this: {error}; "
-                "backend='auto' takes one that can"
-            ) from None
-        return learner, backend, "as configured"
+    found, hook, automatic = registry.get_registry(), "rlox_learner_backends", backend == "auto"
     refusals = []
-    for registration in found.by_priority("rlox_learner_backends"):
+    for registration in found.by_priority(hook) if automatic else [found.get(hook, backend)]:
         name = registration.spec.name
         try:
             learner = registration.build(task)
         except BackendError as error:
+            if not automatic:
+                raise BackendError(
+                    f"the learner backend '{backend}' cannot do this: {error}; "
+                    "backend='auto' takes one that can"
+                ) from None
             refusals.append(f"not {name}: {error}")
             continue
-        return learner, name, "; ".join(refusals) or "the fastest there is"
+        reason = "; ".join(refusals) or "the fastest there is" if automatic else "as configured"
+        logging.getLogger("rlox").info("%s is %s (%s)", role, name, reason)
+        return learner, name, reason
     raise BackendError(f"no learner backend can do this: {'; '.join(refusals) or 'none installed'}")
-
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -105,36 +92,27 @@ class BoundedSurrogate:
 class PerceptronTask:
     """A policy and a value function that are perceptrons over one vector, as data.
 
-    Each is a stack of linear layers with one activation between them, over an observation or over
-    the outputs of a shared memory. A ``Discrete`` policy has one logit per action; any other is
-    Gaussian with independent components: first the means, then outputs whose tanh is the
-    logarithm of the standard deviations.
+    Each is a stack of linear layers with one activation between them. A ``Discrete`` policy has one
+    logit per action; any other is Gaussian with independent components: first the means, then
+    outputs whose tanh is the logarithm of the standard deviations.
     """
 
     model: nn.Module
     """Module that holds all layers and no other computation."""
     actor: tuple[nn.Linear, ...]
-    """Maps observations or the memory's outputs to the parameters of the action distribution."""
+    """Maps observations to the parameters of the action distribution."""
     critic: tuple[nn.Linear, ...]
-    """Maps the same inputs to the value."""
+    """Maps observations to the value."""
     activation: type[nn.Module]
     """Activation between layers."""
     discrete: bool
     """Whether actions are discrete."""
-    envs: VecEnv | None = None
-    """Envs that :meth:`Perceptrons.collect` steps, if the backend supports them."""
-    memory: nn.LSTM | None = None
-    """Memory between observations and both; its state (S) is the hidden, then the cell state."""
     replaced: tuple[Any, ...] = ()
-    """Functions and classes that are not called when a backend acts and learns."""
+    """Functions and classes that are not called when a backend learns."""
 
 
 class Perceptrons(Protocol):
-    """Acts and learns with a task's layers, whose current parameters it reads in every call."""
-
-    @property
-    def steps_envs(self) -> bool:
-        """Whether :meth:`collect` is supported."""
+    """Differentiates a task's layers, whose current parameters it reads in every call."""
 
     def require_unchanged(self) -> None:
         """Check that the model still computes the task.
@@ -143,72 +121,17 @@ class Perceptrons(Protocol):
             BackendError: the model has its own hooks or methods.
         """
 
-    def collect(self, noise: Array | None, obs: Array, rows: Mapping[str, Array]) -> None:
-        """Step N envs T times with the policy.
-
-        Args:
-            noise: (T, N, A) float32, drawn in advance: standard normal numbers for A components, or
-                exponential ones for A discrete actions (the largest ratio of probability to noise
-                is taken); ``None`` takes the modes.
-            obs: (T + 1, N, D) float32; the first row is acted on first, the others are outputs.
-            rows: outputs: ``actions`` (T, N) int64 or (T, N, A) float32; (T, N) float32
-                ``log_probs``, ``rewards`` and ``final_values``, 0 except where an episode was cut;
-                and ``terminated`` and ``truncated``, bool.
-        """
-
-    def holding(self) -> AbstractContextManager[None]:
-        """Use the parameters from the start of the block in all acting calls within it.
-
-        Those are :meth:`remember`, :meth:`act` and :meth:`values`.
-        """
-
-    def remember(self, obs: Array, state: Array) -> Array:
-        """Update the memory with one observation per row.
-
-        Args:
-            obs: (N, D)
-            state: (N, S) before the observations.
-
-        Returns:
-            (N, S) after them.
-        """
-
-    def act(self, seen: Array, noise: Array | None) -> tuple[Array, Array]:
-        """Return actions (N,) or (N, A), and their log-probabilities (N,).
-
-        Args:
-            seen: observations (N, D), or states (N, S) after them.
-            noise: (N, A), see :meth:`collect`; ``None`` takes the modes.
-        """
-
-    def values(self, seen: Array) -> Array:
-        """Return values (R,) of observations (R, D), or of states (R, S) after them."""
-
-    def differentiate(
-        self, rows: Mapping[str, Array], objective: BoundedSurrogate
+    def add_gradient(
+        self, rows: Mapping[str, npt.NDArray[Any]], objective: BoundedSurrogate, weight: float
     ) -> dict[str, float]:
-        """Compute the gradient of the mean loss of R rows.
+        """Add ``weight`` times the gradient of the mean loss of R rows to the parameters' ``grad``.
 
         Args:
             rows: ``obs`` (R, D), ``actions`` (R,) or (R, A), and (R,) ``log_probs`` of the acting
-                policy, ``advantages`` and ``returns``. With a memory the rows are R / n steps of n
-                sequences, step 0 of all first; ``initial_state`` (n, S) precedes them, and
-                ``episode_starts`` (R,) bool marks where the state is 0 instead.
+                policy, ``advantages`` and ``returns``.
             objective: the loss.
+            weight: of the gradient.
 
         Returns:
             Means of ``policy_loss``, ``value_loss``, ``entropy`` and ``approx_kl``.
         """
-
-    def add_gradient(self, weight: float) -> None:
-        """Add ``weight`` times the last gradient to the parameters' ``grad``."""
-
-
-def choose_perceptrons(backend: str, task: PerceptronTask) -> tuple[Perceptrons, str, str]:
-    """Return the backend's model of the task, the name of the backend and the reason for it.
-
-    Raises:
-        UnknownNameError: no such backend is registered.
-        BackendError: the backend cannot do the task; the text says why.
-    """
-    return find_learner(backend, task, role="what runs the perceptrons")

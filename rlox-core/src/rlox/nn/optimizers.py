@@ -423,19 +423,9 @@ class ModuleOptimizer:
         self.backward(loss)
         self.apply(learning_rate)
 
-    def backward(self, loss: Tensor, *, copies: bool = False) -> None:
-        """Add the gradient of ``loss``, a scalar, to the gradients since the last step.
-
-        Args:
-            loss: of the module's parameters.
-            copies: copy gradients that are the first since the last step, since a loss that is
-                replayed as a CUDA graph overwrites its gradients at the next replay.
-        """
-        first = [p for p in self._learnt if p.grad is None] if copies else []
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradient of ``loss``, a scalar, to the gradients since the last step."""
         loss.backward()  # type: ignore[no-untyped-call]
-        for p in first:
-            if p.grad is not None:
-                p.grad = p.grad.clone()
 
     def apply(
         self, learning_rate: float | None = None, *, scaler: torch.amp.GradScaler | None = None

@@ -36,79 +36,30 @@ pub struct ActionRequest<'a> {
     pub log_probs: &'a mut [f32],
 }
 
-/// Source of the actions' randomness.
-#[derive(Debug)]
-pub enum Draws<'a> {
-    /// A generator. A categorical policy draws one number u in [0, 1) and takes the first action
-    /// whose cumulative probability exceeds u. A Gaussian one draws two, u and v, per component:
-    /// √(-2 ln(1 - u)) cos 2πv, by Box and Muller 1958.
-    Stream(&'a mut Pcg64),
-    /// Numbers drawn in advance, one row of the head's width per observation: standard normal, or
-    /// exponential for a categorical policy, which takes the action with the largest ratio of
-    /// probability to number: the first of competing exponential clocks.
-    Given(&'a [f32]),
-    /// No randomness: the mode.
-    Mode,
-}
-
-impl Draws<'_> {
-    /// Checks that there are numbers for `rows` observations.
-    pub(super) fn check(&self, rows: usize, width: usize) -> Result<()> {
-        let Self::Given(numbers) = self else { return Ok(()) };
-        check_len("noise", numbers.len(), "log_probs * actions", rows * width)
-    }
-
-    /// The next `n` of the given numbers.
-    fn next(numbers: &mut &[f32], n: usize) -> impl Iterator<Item = f32> {
-        let (now, rest) = numbers.split_at(n);
-        *numbers = rest;
-        now.iter().copied()
-    }
-
-    /// An action of a categorical policy.
-    #[inline(always)]
-    fn choose(&mut self, probabilities: &[f32]) -> usize {
-        match self {
-            Self::Stream(rng) => draw(probabilities, rng.next_double()),
-            Self::Given(numbers) => {
-                let clocks = Self::next(numbers, probabilities.len());
-                largest(probabilities.iter().zip(clocks).map(|(&p, clock)| p / clock))
-            }
-            Self::Mode => largest(probabilities.iter().copied()),
-        }
-    }
-
-    /// A component's distance from its mean, in deviations.
-    #[inline(always)]
-    fn noise(&mut self) -> f32 {
-        match self {
-            Self::Stream(rng) => f32::of(normal(rng)),
-            Self::Given(numbers) => Self::next(numbers, 1).next().unwrap_or_default(),
-            Self::Mode => 0.0,
-        }
-    }
-}
-
 impl Learner<f32> {
-    /// Draws an action for each observation in turn, with the held parameters if none are given.
+    /// Draws an action for each observation in turn; without a generator, takes the mode.
+    ///
+    /// A categorical policy draws one number u in [0, 1) and takes the first action whose cumulative
+    /// probability exceeds u. A Gaussian one draws two, u and v, per component:
+    /// √(-2 ln(1 - u)) cos 2πv, by Box and Muller 1958.
     ///
     /// # Errors
-    /// [`KernelError`] if a length does not fit, parameters are missing or a mask allows nothing.
+    /// [`KernelError`] if a length does not fit or a mask allows nothing.
     pub fn act(
         &mut self,
-        parameters: Option<&[f32]>,
-        draws: &mut Draws<'_>,
+        parameters: &[f32],
+        rng: Option<&mut Pcg64>,
         request: &mut ActionRequest<'_>,
     ) -> Result<()> {
         let (rows, width) = (request.log_probs.len(), self.shape.head.width());
-        self.check_parameters(parameters)?;
+        check_len("parameters", parameters.len(), "the networks", self.shape.n_parameters())?;
         check_len("obs", request.obs.len(), "log_probs * obs_dim", rows * self.shape.seen_dim())?;
         match (&request.actions, self.shape.head) {
             (ActionBuffer::Discrete(actions), Head::Categorical(_)) => {
                 let expected = rows * self.shape.choices.len();
                 check_len("actions", actions.len(), "log_probs * choices", expected)?;
             }
-            (ActionBuffer::Continuous(actions), Head::Gaussian(_) | Head::ScaledGaussian(_)) => {
+            (ActionBuffer::Continuous(actions), Head::Gaussian(_)) => {
                 check_len("actions", actions.len(), "log_probs * act_dim", rows * width)?;
             }
             _ => {
@@ -116,40 +67,14 @@ impl Learner<f32> {
                 return Err(KernelError::ActionKind { env_id: env_id.to_owned(), expected, got });
             }
         }
-        draws.check(rows, width)?;
         if let Some(masks) = request.masks {
             let masked = rows * self.shape.head.n_masked();
             check_len("action_masks", masks.len(), "log_probs * n_actions", masked)?;
             check_choices(masks, &self.shape.choices)?;
         }
-        if let Some(parameters) = parameters {
-            self.packed.load_policy(&self.shape, parameters);
-        }
-        Arch::new().dispatch(Act { learner: self, draws, request });
+        self.packed.load_policy(&self.shape, parameters);
+        Arch::new().dispatch(Act { learner: self, rng, request });
         Ok(())
-    }
-
-    /// Copies parameters for [`act`](Self::act), [`values`](Self::values) and
-    /// [`remember`](Self::remember), which use them if called without parameters. Any call with
-    /// parameters discards them.
-    ///
-    /// # Errors
-    /// [`KernelError::Shape`] if the length does not fit.
-    pub fn hold(&mut self, parameters: &[f32]) -> Result<()> {
-        self.check_parameters(Some(parameters))?;
-        self.packed.load(&self.shape, parameters);
-        self.packed.held = true;
-        Ok(())
-    }
-
-    /// Checks that there are parameters, given or held.
-    pub(super) fn check_parameters(&self, given: Option<&[f32]>) -> Result<()> {
-        let expected = self.shape.n_parameters();
-        match given {
-            Some(given) => check_len("parameters", given.len(), "the networks", expected),
-            None if self.packed.held => Ok(()),
-            None => check_len("parameters", 0, "the networks, as none are held", expected),
-        }
     }
 }
 
@@ -165,7 +90,7 @@ pub(super) fn check_choices(masks: &[u8], choices: &[usize]) -> Result<()> {
 /// The arguments of [`Learner::act`].
 struct Act<'a, 'b, 'c> {
     learner: &'a mut Learner<f32>,
-    draws: &'a mut Draws<'c>,
+    rng: Option<&'c mut Pcg64>,
     request: &'a mut ActionRequest<'b>,
 }
 
@@ -174,14 +99,14 @@ impl WithSimd for Act<'_, '_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { learner, draws, request } = self;
+        let Self { learner, rng, request } = self;
         let (obs, log_probs) = (request.obs, &mut *request.log_probs);
         match &mut request.actions {
             ActionBuffer::Discrete(actions) => {
-                learner.choose(simd, draws, obs, request.masks, actions, log_probs);
+                learner.choose(simd, rng, obs, request.masks, actions, log_probs);
             }
             ActionBuffer::Continuous(actions) => {
-                learner.perturb(simd, draws, obs, actions, log_probs);
+                learner.perturb(simd, rng, obs, actions, log_probs);
             }
         }
     }
@@ -193,7 +118,7 @@ impl Learner<f32> {
     pub(super) fn choose<S: Simd>(
         &mut self,
         simd: S,
-        draws: &mut Draws<'_>,
+        mut rng: Option<&mut Pcg64>,
         obs: &[f32],
         masks: Option<&[u8]>,
         actions: &mut [i64],
@@ -222,7 +147,10 @@ impl Learner<f32> {
                 *log_prob = 0.0;
                 let tables = parts(probabilities, choices).zip(parts(table, choices));
                 for (action, (probabilities, table)) in actions.iter_mut().zip(tables) {
-                    let chosen = draws.choose(probabilities);
+                    let chosen = match &mut rng {
+                        Some(rng) => draw(probabilities, rng.next_double()),
+                        None => largest(probabilities),
+                    };
                     *action = i64::try_from(chosen).unwrap_or(i64::MAX);
                     *log_prob += table[chosen];
                 }
@@ -235,7 +163,7 @@ impl Learner<f32> {
     pub(super) fn perturb<S: Simd>(
         &mut self,
         simd: S,
-        draws: &mut Draws<'_>,
+        mut rng: Option<&mut Pcg64>,
         obs: &[f32],
         actions: &mut [f32],
         log_probs: &mut [f32],
@@ -261,11 +189,10 @@ impl Learner<f32> {
                 actions.chunks_exact_mut(width).zip(log_probs).zip(outputs)
             {
                 *log_prob = 0.0;
-                let (means, scales) = outputs.split_at(width);
-                for (i, (action, &mean)) in actions.iter_mut().zip(means).enumerate() {
-                    let log_std = packed.log_std.get(i).copied();
-                    let log_std = log_std.unwrap_or_else(|| scales[i].tanh());
-                    let noise = draws.noise();
+                for ((action, &mean), &log_std) in
+                    actions.iter_mut().zip(outputs).zip(&packed.log_std)
+                {
+                    let noise = rng.as_deref_mut().map_or(0.0, |rng| f32::of(normal(rng)));
                     *action = mean + log_std.exp() * noise;
                     *log_prob += gaussian_log_prob(noise, log_std);
                 }
@@ -302,8 +229,9 @@ fn draw(probabilities: &[f32], u: f64) -> usize {
 }
 
 /// The index of the largest number, the first if several are equal.
-fn largest(numbers: impl Iterator<Item = f32>) -> usize {
-    let found = numbers.enumerate().reduce(|best, next| if next.1 > best.1 { next } else { best });
+fn largest(numbers: &[f32]) -> usize {
+    let numbers = numbers.iter().enumerate();
+    let found = numbers.reduce(|best, next| if next.1 > best.1 { next } else { best });
     found.map_or(0, |(place, _)| place)
 }
 

@@ -1,7 +1,7 @@
 //! The default actor-critic: one network for the policy, one for the value.
 
 use super::linalg::row_stride;
-use super::memory::{Layers, Lstm};
+use super::memory::Lstm;
 use super::network::Network;
 use rlox_kernels::error::{KernelError, Result, check_len, check_size};
 
@@ -14,7 +14,7 @@ pub enum Head {
     /// and a logarithmic deviation that does not.
     Gaussian(usize),
     /// A vector of several components, by a Gaussian whose means and logarithmic deviations both
-    /// depend on the observation; the deviations are tanh of an output.
+    /// depend on the observation; the deviations are tanh of an output. It learns, but does not act.
     ScaledGaussian(usize),
 }
 
@@ -48,9 +48,8 @@ const MAX_WIDTH: usize = 1 << 14;
 /// The shape of an actor-critic and the order of its parameters in one flat array.
 ///
 /// A Gaussian policy's log standard deviations come first; then the memories of the policy and of
-/// the value, or their shared one, if any; then the policy network and the value network, each
-/// layer by layer, weights `outputs` × `inputs` before biases. The torch modules of `rlox.networks`
-/// have the same order.
+/// the value, if any; then the policy network and the value network, each layer by layer, weights
+/// `outputs` × `inputs` before biases. The torch modules of `rlox.networks` have the same order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActorCritic {
     pub(super) obs_dim: usize,
@@ -59,7 +58,7 @@ pub struct ActorCritic {
     /// other.
     pub(super) choices: Vec<usize>,
     /// LSTM layers in front of the two networks.
-    pub(super) memories: Option<Layers<Lstm>>,
+    pub(super) memories: Option<[Lstm; 2]>,
     pub(super) actor: Network,
     pub(super) critic: Network,
 }
@@ -92,14 +91,13 @@ impl ActorCritic {
         Self { actor: self.actor.rectified(), critic: self.critic.rectified(), ..self }
     }
 
-    /// Two networks with tanh, each behind an LSTM layer of `units` units, or behind a shared one.
+    /// Two networks with tanh, each behind an LSTM layer of `units` units.
     ///
     /// # Errors
     /// [`KernelError::Range`] for a size outside `[1, 16384]`.
     pub fn recurrent(
         obs_dim: usize,
         units: usize,
-        shared: bool,
         hidden: [&[usize]; 2],
         head: Head,
     ) -> Result<Self> {
@@ -107,11 +105,9 @@ impl ActorCritic {
         check_width("memory_size", units)?;
         let first = Lstm::new(obs_dim, units, head.n_deviations());
         let second = Lstm::new(obs_dim, units, first.end());
-        let memories = if shared { Layers::Shared(first) } else { Layers::Own([first, second]) };
-        let end = if shared { first.end() } else { second.end() };
         let network = |sizes: &[usize], at| Network::new(sizes, at).within(0, row_stride(units));
-        let shape = Self::of([units; 2], hidden, head, end, network)?;
-        Ok(Self { obs_dim, memories: Some(memories), ..shape })
+        let shape = Self::of([units; 2], hidden, head, second.end(), network)?;
+        Ok(Self { obs_dim, memories: Some([first, second]), ..shape })
     }
 
     /// The same networks with a categorical policy of several choices at once, independent given
@@ -156,8 +152,7 @@ impl ActorCritic {
     /// Size of the state remembered of an episode: 0 without a memory.
     #[must_use]
     pub fn state_size(&self) -> usize {
-        let layers = self.memories.as_ref().map_or(&[][..], Layers::as_slice);
-        layers.iter().map(|layer| layer.state_size()).sum()
+        self.memories.map_or(0, |memories| memories.map(Lstm::state_size).iter().sum())
     }
 
     /// Size of the input of actions and values: an observation, or with a memory the state after

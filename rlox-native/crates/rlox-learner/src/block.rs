@@ -21,8 +21,6 @@ pub(super) struct PackedParameters<F> {
     pub(super) critic: Packed<F>,
     pub(super) memory: Option<PackedMemory<F>>,
     pub(super) log_std: Vec<F>,
-    /// Whether [`Learner::hold`](crate::Learner::hold) loaded them last.
-    pub(super) held: bool,
 }
 
 impl<F: Real> PackedParameters<F> {
@@ -34,13 +32,11 @@ impl<F: Real> PackedParameters<F> {
             critic: pack(&shape.critic),
             memory: shape.memories.map(PackedMemory::new),
             log_std: vec![F::zero(); deviations],
-            held: false,
         }
     }
 
     pub(super) fn load(&mut self, shape: &ActorCritic, parameters: &[F]) {
-        let Self { actor, critic, memory, log_std, held } = self;
-        *held = false;
+        let Self { actor, critic, memory, log_std } = self;
         if let Some(memory) = memory {
             memory.load(parameters);
         }
@@ -52,7 +48,6 @@ impl<F: Real> PackedParameters<F> {
 
     /// Copies the policy network and the log deviations.
     pub(super) fn load_policy(&mut self, shape: &ActorCritic, parameters: &[F]) {
-        self.held = false;
         let deviations = self.log_std.len();
         self.log_std.copy_from_slice(&parameters[..deviations]);
         self.actor.load(&shape.actor, parameters);
@@ -60,7 +55,6 @@ impl<F: Real> PackedParameters<F> {
 
     /// Copies the parameters of the memory.
     pub(super) fn load_memory(&mut self, parameters: &[F]) {
-        self.held = false;
         if let Some(memory) = &mut self.memory {
             memory.load(parameters);
         }

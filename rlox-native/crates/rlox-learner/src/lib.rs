@@ -36,7 +36,7 @@ mod stretches;
 mod update;
 mod workspace;
 
-pub use acting::{ActionBuffer, ActionRequest, Draws};
+pub use acting::{ActionBuffer, ActionRequest};
 pub use actor_critic::{ActionRows, ActorCritic, Head};
 pub use linalg::Real;
 pub use memory::Sequences;

@@ -3,7 +3,7 @@
 use pulp::{Arch, Simd, WithSimd};
 
 use super::Real;
-use super::acting::{ActionBuffer, Draws, seen};
+use super::acting::{ActionBuffer, seen};
 use super::actor_critic::Head;
 use super::block::Block;
 use super::linalg::BLOCK_ROWS;
@@ -12,6 +12,7 @@ use super::runs::Hidden;
 use super::update::Learner;
 use rlox_kernels::env::{ActionSpace, Actions, ObsType, StepBuffers, VectorEnv};
 use rlox_kernels::error::{KernelError, Result, check_len};
+use rlox_kernels::rng::Pcg64;
 
 /// Output of a rollout of T steps of N envs, one row of envs after the other.
 #[derive(Debug)]
@@ -43,31 +44,23 @@ impl Learner<f32> {
         &mut self,
         parameters: &[f32],
         envs: &mut dyn VectorEnv,
-        draws: &mut Draws<'_>,
+        rng: Option<&mut Pcg64>,
         obs: &mut [f32],
         rollout: &mut Rollout<'_>,
     ) -> Result<()> {
         let steps = self.check_rollout(parameters, envs, obs, rollout)?;
-        draws.check(rollout.rewards.len(), self.shape.head.width())?;
         self.packed.load(&self.shape, parameters);
-        Arch::new().dispatch(Collect { learner: self, envs, draws, obs, rollout, steps })
+        Arch::new().dispatch(Collect { learner: self, envs, rng, obs, rollout, steps })
     }
 
-    /// Writes V of each row of `obs` into `values`, with the held parameters if none are given.
+    /// Writes V of each row of `obs` into `values`.
     ///
     /// # Errors
-    /// [`KernelError::Shape`] if a length does not fit or parameters are missing.
-    pub fn values(
-        &mut self,
-        parameters: Option<&[f32]>,
-        obs: &[f32],
-        values: &mut [f32],
-    ) -> Result<()> {
-        self.check_parameters(parameters)?;
+    /// [`KernelError::Shape`] if a length does not fit.
+    pub fn values(&mut self, parameters: &[f32], obs: &[f32], values: &mut [f32]) -> Result<()> {
+        check_len("parameters", parameters.len(), "the networks", self.shape.n_parameters())?;
         check_len("obs", obs.len(), "values * obs_dim", values.len() * self.shape.seen_dim())?;
-        if let Some(parameters) = parameters {
-            self.packed.load(&self.shape, parameters);
-        }
+        self.packed.load(&self.shape, parameters);
         Arch::new().dispatch(Values { learner: self, obs, out: values });
         Ok(())
     }
@@ -80,7 +73,7 @@ impl Learner<f32> {
         rollout: &Rollout<'_>,
     ) -> Result<usize> {
         let (n, obs_dim) = (envs.n_envs(), self.shape.obs_dim);
-        self.check_parameters(Some(parameters))?;
+        check_len("parameters", parameters.len(), "the networks", self.shape.n_parameters())?;
         let remembered = n * self.shape.state_size();
         check_len(
             "state",
@@ -111,7 +104,7 @@ impl Learner<f32> {
             ) => (actions.len(), self.shape.choices.len() == 1 && usize::try_from(*n) == Ok(width)),
             (
                 ActionBuffer::Continuous(actions),
-                Head::Gaussian(_) | Head::ScaledGaussian(_),
+                Head::Gaussian(_),
                 ActionSpace::Continuous { low, .. },
             ) => (actions.len() / width, low.len() == width),
             _ => (rows, false),
@@ -165,7 +158,7 @@ impl WithSimd for Values<'_> {
 struct Collect<'a, 'b, 'c> {
     learner: &'a mut Learner<f32>,
     envs: &'a mut dyn VectorEnv,
-    draws: &'a mut Draws<'c>,
+    rng: Option<&'c mut Pcg64>,
     obs: &'a mut [f32],
     rollout: &'a mut Rollout<'b>,
     steps: usize,
@@ -176,7 +169,7 @@ impl WithSimd for Collect<'_, '_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Result<()> {
-        let Self { learner, envs, draws, obs, rollout, steps } = self;
+        let Self { learner, envs, mut rng, obs, rollout, steps } = self;
         let (n, obs_dim, width) =
             (envs.n_envs(), learner.shape.obs_dim, learner.shape.head.width());
         let (mut rewards, mut final_obs) = (vec![0.0; n], vec![0.0; n * obs_dim]);
@@ -189,12 +182,12 @@ impl WithSimd for Collect<'_, '_, '_> {
             let actions = match &mut rollout.actions {
                 ActionBuffer::Discrete(actions) => {
                     let actions = &mut actions[at.clone()];
-                    learner.choose(simd, draws, obs, None, actions, log_probs);
+                    learner.choose(simd, rng.as_deref_mut(), obs, None, actions, log_probs);
                     Actions::Discrete(actions)
                 }
                 ActionBuffer::Continuous(actions) => {
                     let actions = &mut actions[at.start * width..at.end * width];
-                    learner.perturb(simd, draws, obs, actions, log_probs);
+                    learner.perturb(simd, rng.as_deref_mut(), obs, actions, log_probs);
                     clip(actions, &envs.spec().action_space, &mut clipped);
                     Actions::Continuous(&clipped)
                 }

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use rlox_kernels::KernelError;
 use rlox_kernels::rng::Pcg64;
 use rlox_learner::{
-    ActionBuffer, ActionRequest, ActionRows, ActorCritic, Batch, Draws, Head, Learner, Learnt,
-    Loss, Objective, Optimizer, Plan, Real, StepRule,
+    ActionBuffer, ActionRequest, ActionRows, ActorCritic, Batch, Head, Learner, Learnt, Loss,
+    Objective, Optimizer, Plan, Real, StepRule,
 };
 
 /// A random rollout with random parameters.
@@ -445,7 +445,7 @@ fn impossible_actions_of_a_choice_are_never_drawn() {
         log_probs: &mut log_probs,
     };
     let mut rng = Pcg64::from_seed(1);
-    learner.act(Some(&parameters), &mut Draws::Stream(&mut rng), &mut request).unwrap();
+    learner.act(&parameters, Some(&mut rng), &mut request).unwrap();
     let (seconds, _) = actions.as_chunks::<2>();
     assert!(seconds.iter().all(|&[first, second]| first == 1 && second != 1));
     assert!(seconds.iter().any(|&[_, second]| second == 0));

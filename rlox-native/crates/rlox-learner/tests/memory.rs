@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use rlox_kernels::KernelError;
 use rlox_kernels::rng::Pcg64;
 use rlox_learner::{
-    ActionBuffer, ActionRequest, ActionRows, ActorCritic, Batch, Draws, Head, Learner, Learnt,
-    Loss, Objective, Optimizer, Plan, Sequences, StepRule,
+    ActionBuffer, ActionRequest, ActionRows, ActorCritic, Batch, Head, Learner, Learnt, Loss,
+    Objective, Optimizer, Plan, Sequences, StepRule,
 };
 
 /// A random rollout with random parameters.
@@ -37,18 +37,7 @@ impl Case {
         [length, count]: [usize; 2],
         seed: u64,
     ) -> Self {
-        let shape = ActorCritic::recurrent(obs_dim, units, false, [hidden; 2], head).unwrap();
-        Self::of(shape, units, hidden, [length, count], seed)
-    }
-
-    fn of(
-        shape: ActorCritic,
-        units: usize,
-        hidden: &[usize],
-        [length, count]: [usize; 2],
-        seed: u64,
-    ) -> Self {
-        let (obs_dim, head) = (shape.obs_dim(), shape.head());
+        let shape = ActorCritic::recurrent(obs_dim, units, [hidden; 2], head).unwrap();
         let rows = length * count;
         let mut rng = Pcg64::from_seed(seed);
         let mut numbers = |n: usize, scale: f64| -> Vec<f64> {
@@ -103,13 +92,11 @@ impl Case {
         let width = self.shape.head().width();
         let deviations = if let Head::Gaussian(_) = self.shape.head() { width } else { 0 };
         let own = 4 * self.units * (obs_dim + self.units + 2);
-        let layers = self.shape.state_size() / (2 * self.units);
-        let (memories, networks) = parameters[deviations..].split_at(layers * own);
+        let (memories, networks) = parameters[deviations..].split_at(2 * own);
         let mut states = self.states.clone();
         (0..self.rows())
             .map(|row| {
-                let size = self.shape.state_size();
-                let state = &mut states[(row % count) * size..][..size];
+                let state = &mut states[(row % count) * 4 * self.units..][..4 * self.units];
                 if self.starts[row] != 0 {
                     state.fill(0.0);
                 }
@@ -117,8 +104,7 @@ impl Case {
                 for (memory, state) in memories.chunks(own).zip(state.chunks_mut(2 * self.units)) {
                     step(memory, obs, state);
                 }
-                let (seen, judged) =
-                    (&state[..self.units], &state[size - 2 * self.units..][..self.units]);
+                let (seen, judged) = (&state[..self.units], &state[2 * self.units..][..self.units]);
                 let (outputs, rest) = mlp(networks, seen, &self.hidden, width, f64::tanh);
                 let (values, rest) = mlp(rest, judged, &self.hidden, 1, f64::tanh);
                 assert!(rest.is_empty());
@@ -202,14 +188,11 @@ proptest! {
         head in prop_oneof![(1..6_usize).prop_map(Head::Categorical), (1..4_usize).prop_map(Head::Gaussian)],
         length in 1..30_usize,
         count in 1..20_usize,
-        shared in any::<bool>(),
         seed in any::<u64>(),
     ) {
-        let shape = ActorCritic::recurrent(obs_dim, units, shared, [&hidden; 2], head).unwrap();
-        let case = Case::of(shape, units, &hidden, [length, count], seed);
-        let mut learner = Learner::new(case.shape.clone());
-        learner.differentiate(&case.parameters, case.batch(), LOSS).unwrap();
-        let gradient = learner.gradients();
+        let case = Case::new([obs_dim, units], &hidden, head, [length, count], seed);
+        let order: Vec<i64> = (0..).take(count).collect();
+        let gradient = update(&case, case.batch(), &order).unwrap();
         let mut rng = Pcg64::from_seed(seed);
         for _ in 0..4 {
             let direction: Vec<f64> = gradient.iter().map(|_| rng.uniform(-1.0, 1.0)).collect();
@@ -225,7 +208,7 @@ proptest! {
     }
 }
 
-fn update(case: &Case, order: &[i64]) -> Result<Vec<f64>, KernelError> {
+fn update(case: &Case, batch: Batch<'_, f64>, order: &[i64]) -> Result<Vec<f64>, KernelError> {
     let mut learner = Learner::new(case.shape.clone());
     let mut parameters = case.parameters.clone();
     let (mut first, mut second) = (vec![0.0; parameters.len()], vec![0.0; parameters.len()]);
@@ -235,7 +218,7 @@ fn update(case: &Case, order: &[i64]) -> Result<Vec<f64>, KernelError> {
     let plan = Plan { order, epoch_rows, batch_size, loss: LOSS, target_kl: None };
     let (first, second) = (&mut first[..], &mut second[..]);
     let learnt = Learnt { parameters: &mut parameters, first, second, step: 0, rule };
-    learner.update(learnt, case.batch(), plan)?;
+    learner.update(learnt, batch, plan)?;
     Ok(learner.gradients())
 }
 
@@ -243,16 +226,15 @@ fn update(case: &Case, order: &[i64]) -> Result<Vec<f64>, KernelError> {
 #[test]
 fn minibatches_are_of_sequences() {
     let case = Case::new([3, 9], &[8], Head::Gaussian(2), [7, 4], 1);
-    let mut learner = Learner::new(case.shape.clone());
-    learner.differentiate(&case.parameters, case.batch(), LOSS).unwrap();
+    let update = |order: &[i64]| update(&case, case.batch(), order);
     let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-12);
-    assert!(close(&learner.gradients(), &update(&case, &[2, 0, 3, 1]).unwrap()));
-    let [one, three] = [&[1][..], &[3]].map(|order| update(&case, order).unwrap());
+    assert!(close(&update(&[0, 1, 2, 3]).unwrap(), &update(&[2, 0, 3, 1]).unwrap()));
+    let [one, three] = [&[1][..], &[3]].map(|order| update(order).unwrap());
     let means: Vec<f64> = one.iter().zip(&three).map(|(a, b)| f64::midpoint(*a, *b)).collect();
-    assert!(close(&means, &update(&case, &[3, 1]).unwrap()));
+    assert!(close(&means, &update(&[3, 1]).unwrap()));
     assert!(!close(&one, &three));
     let index = KernelError::Index { name: "order", place: 1, value: 4, len: 4 };
-    assert_eq!(update(&case, &[0, 4]), Err(index));
+    assert_eq!(update(&[0, 4]), Err(index));
 }
 
 #[test]
@@ -260,8 +242,7 @@ fn what_is_no_sequence_is_refused() {
     let case = Case::new([3, 9], &[8], Head::Gaussian(2), [6, 2], 1);
     let refused = |sequences: Option<Sequences<'_, f64>>| {
         let batch = Batch { sequences, ..case.batch() };
-        let mut learner = Learner::new(case.shape.clone());
-        learner.differentiate(&case.parameters, batch, LOSS).unwrap_err().to_string()
+        update(&case, batch, &[0]).unwrap_err().to_string()
     };
     let sequences = case.batch().sequences.unwrap();
     for length in [0, 5] {
@@ -276,17 +257,10 @@ fn what_is_no_sequence_is_refused() {
 
 /// Step by step in single precision: values and probabilities of the most probable actions.
 #[test]
-fn acting_remembers_as_learning_does() {
-    for shared in [false, true] {
-        let shape = ActorCritic::recurrent(3, 20, shared, [&[8]; 2], Head::Categorical(3));
-        acts_as_it_learns(shape.unwrap());
-    }
-}
-
 #[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest is meant")]
-fn acts_as_it_learns(shape: ActorCritic) {
+fn acting_remembers_as_learning_does() {
     let (length, count) = (5, 300); // more than a block of rows
-    let mut case = Case::of(shape, 20, &[8], [length, count], 2);
+    let mut case = Case::new([3, 20], &[8], Head::Categorical(3), [length, count], 2);
     case.starts.fill(0);
     let outputs = case.outputs(&case.parameters);
     let single = |numbers: &[f64]| -> Vec<f32> { numbers.iter().map(|&x| x as f32).collect() };
@@ -294,17 +268,17 @@ fn acts_as_it_learns(shape: ActorCritic) {
         (single(&case.parameters), single(&case.obs), single(&case.states));
     let mut learner = Learner::<f32>::new(case.shape.clone());
     for (t, obs) in obs.chunks(3 * count).enumerate() {
-        learner.remember(Some(&parameters), obs, &mut states).unwrap();
+        learner.remember(&parameters, obs, &mut states).unwrap();
         let (mut values, mut log_probs) = (vec![0.0; count], vec![0.0; count]);
         let mut actions = vec![0; count];
-        learner.values(Some(&parameters), &states, &mut values).unwrap();
+        learner.values(&parameters, &states, &mut values).unwrap();
         let mut request = ActionRequest {
             obs: &states,
             masks: None,
             actions: ActionBuffer::Discrete(&mut actions),
             log_probs: &mut log_probs,
         };
-        learner.act(Some(&parameters), &mut Draws::Mode, &mut request).unwrap();
+        learner.act(&parameters, None, &mut request).unwrap();
         for (j, [logits, value]) in outputs[t * count..][..count].iter().enumerate() {
             assert!((f64::from(values[j]) - value[0]).abs() < 1e-5);
             let sum: f64 = logits.iter().map(|z| z.exp()).sum();
@@ -314,18 +288,6 @@ fn acts_as_it_learns(shape: ActorCritic) {
         }
     }
     let size = case.shape.state_size();
-    let error = learner.remember(None, &obs[..3], &mut states[..size]).unwrap_err();
-    assert!(error.to_string().contains("none are held"), "{error}");
-    let (given, held) = (&mut [0.0; 2][..], &mut [0.0; 2][..]);
-    learner.values(Some(&parameters), &states[..2 * size], given).unwrap();
-    learner.hold(&parameters).unwrap();
-    learner.values(None, &states[..2 * size], held).unwrap();
-    assert_eq!(given, held);
-    let (mut one, mut other) = (states[..size].to_vec(), states[..size].to_vec());
-    learner.remember(None, &obs[..3], &mut one).unwrap();
-    learner.remember(Some(&parameters), &obs[..3], &mut other).unwrap(); // discards held ones
-    assert_eq!(one, other);
-    learner.values(None, &states[..2 * size], held).unwrap_err();
-    let error = learner.remember(Some(&parameters), &obs[..6], &mut states[..size]).unwrap_err();
+    let error = learner.remember(&parameters, &obs[..6], &mut states[..size]).unwrap_err();
     assert!(error.to_string().starts_with("state must have"), "{error}");
 }

@@ -54,7 +54,7 @@ fn updates_of_an_actor_critic() {
             let hidden = [70, 37];
             let shape = match units {
                 None => ActorCritic::new(5, [&hidden; 2], head).unwrap(),
-                Some(units) => ActorCritic::recurrent(5, units, false, [&hidden; 2], head).unwrap(),
+                Some(units) => ActorCritic::recurrent(5, units, [&hidden; 2], head).unwrap(),
             };
             let states = numbers(shape.state_size() * ROWS / LENGTH, 7);
             let starts: Vec<u8> = (0..ROWS).map(|row| u8::from(row % 13 == 0)).collect();

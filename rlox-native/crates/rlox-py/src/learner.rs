@@ -2,15 +2,13 @@
 
 use std::sync::Mutex;
 
-use numpy::{
-    Ix1, Ix2, Ix3, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods,
-};
+use numpy::{Ix1, Ix2, Ix3, PyArray1, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use rlox_kernels::rng::Pcg64;
 use rlox_learner::{
-    ActionBuffer, ActionRequest, ActorCritic, Draws, Learner, Learnt, Loss, Objective, Optimizer,
-    Plan, Rollout, StepRule,
+    ActionBuffer, ActionRequest, ActorCritic, Learner, Learnt, Loss, Objective, Optimizer, Plan,
+    Rollout, StepRule,
 };
 
 use crate::convert::{
@@ -39,7 +37,7 @@ impl ActorCriticLearner {
     #[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
     #[pyo3(signature = (
         obs_dim, hidden, *, n_actions=None, choices=None, act_dim=None, critic_dim=None, memory_size=None,
-        shared_memory=false, scaled=false, activation="tanh", critic_hidden=None
+        scaled=false, activation="tanh", critic_hidden=None
     ))]
     fn new(
         obs_dim: usize,
@@ -49,16 +47,14 @@ impl ActorCriticLearner {
         act_dim: Option<usize>,
         critic_dim: Option<usize>,
         memory_size: Option<usize>,
-        shared_memory: bool,
         scaled: bool,
         activation: &str,
         #[pyo3(from_py_with = parse_critic_hidden)] critic_hidden: Option<Vec<usize>>,
     ) -> PyResult<Self> {
         let hidden = [&hidden[..], critic_hidden.as_deref().unwrap_or(&hidden)];
         let actions = (n_actions, choices.as_deref(), act_dim, scaled);
-        let memory = memory_size.map(|units| (units, shared_memory));
         let (shape, form) =
-            parse_networks(obs_dim, hidden, actions, (critic_dim, memory), activation)?;
+            parse_networks(obs_dim, hidden, actions, (critic_dim, memory_size), activation)?;
         Ok(Self { learner: Mutex::new(Learner::new(shape.clone())), shape, form })
     }
 
@@ -133,7 +129,6 @@ impl ActorCriticLearner {
         let rule = StepRule { optimizer, learning_rate, max_grad_norm };
         let all = [self.shape.n_parameters()];
         let (masks, states, starts) = (action_masks, initial_state, episode_starts);
-        let values = Some(values);
         let rows =
             Rows { obs, actions, log_probs, values, advantages, returns, masks, states, starts };
         let mut parameters = output_array::<f32, Ix1>(parameters, "parameters", &all)?;
@@ -166,7 +161,7 @@ impl ActorCriticLearner {
     /// Compute the gradient of the mean loss of R rows, without a step; return the means of its terms.
     #[pyo3(signature = (
         parameters, obs, actions, log_probs, advantages, returns, *,
-        clip_eps, dual_clip, vf_bound, vf_coef, ent_coef, initial_state=None, episode_starts=None
+        clip_eps, dual_clip, vf_bound, vf_coef, ent_coef
     ))]
     fn differentiate(
         &self,
@@ -182,13 +177,11 @@ impl ActorCriticLearner {
         vf_bound: Option<f64>,
         #[pyo3(from_py_with = real::vf_coef)] vf_coef: f64,
         #[pyo3(from_py_with = real::ent_coef)] ent_coef: f64,
-        initial_state: Option<&Bound<'_, PyAny>>,
-        episode_starts: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<[f64; 5]> {
         let objective = Objective::Clipped { clip_eps, dual_clip, vf_clip_eps: None, vf_bound };
         let loss = Loss { objective, vf_coef, ent_coef, normalize_advantages: false };
-        let (masks, states, starts) = (None, initial_state, episode_starts);
-        let values = None; // read only by a clip of the value's change
+        let values = returns; // read only by a clip of the value's change
+        let (masks, states, starts) = (None, None, None);
         let rows =
             Rows { obs, actions, log_probs, values, advantages, returns, masks, states, starts };
         let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
@@ -202,14 +195,14 @@ impl ActorCriticLearner {
     /// Step native envs with actions drawn from the policy until the arrays (T, N, ...) are full.
     #[pyo3(signature = (
         envs, parameters, stream, next_obs, obs, actions, log_probs, rewards, terminated, truncated,
-        final_values, *, noise=None
+        final_values
     ))]
     fn collect<'py>(
         &self,
         py: Python<'py>,
         envs: &VecEnv,
         parameters: &Bound<'py, PyAny>,
-        stream: Option<&Bound<'py, PyAny>>,
+        stream: &Bound<'py, PyAny>,
         next_obs: &Bound<'py, PyAny>,
         obs: &Bound<'py, PyAny>,
         actions: &Bound<'py, PyAny>,
@@ -218,7 +211,6 @@ impl ActorCriticLearner {
         terminated: &Bound<'py, PyAny>,
         truncated: &Bound<'py, PyAny>,
         final_values: &Bound<'py, PyAny>,
-        noise: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
         let (n, obs_dim) = (envs.n_envs(), self.shape.obs_dim());
         let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
@@ -258,33 +250,26 @@ impl ActorCriticLearner {
             final_values: final_values.as_slice_mut()?,
         };
         let (parameters, next_obs) = (parameters.as_slice()?, next_obs.as_slice_mut()?);
-        drawing((stream, noise), |draws| {
+        drawing(Some(stream), |rng| {
             py.detach(|| {
                 let mut learner = lock(&self.learner);
-                learner.collect(parameters, &mut **envs.lock(), draws, next_obs, &mut rollout)
+                learner.collect(parameters, &mut **envs.lock(), rng, next_obs, &mut rollout)
             })
             .map_err(raise)
         })
     }
 
-    /// Copy parameters for calls without parameters.
-    fn hold(&self, parameters: &Bound<'_, PyAny>) -> PyResult<()> {
-        let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
-        lock(&self.learner).hold(parameters.as_slice()?).map_err(raise)
-    }
-
     /// Draw an action for each row of `obs`; return actions (R, ...) and log-probabilities (R,).
-    #[pyo3(signature = (parameters, stream, obs, *, action_masks=None, noise=None))]
+    #[pyo3(signature = (parameters, stream, obs, *, action_masks=None))]
     fn act<'py>(
         &self,
-        parameters: Option<&Bound<'py, PyAny>>,
+        parameters: &Bound<'py, PyAny>,
         stream: Option<&Bound<'py, PyAny>>,
         obs: &Bound<'py, PyAny>,
         action_masks: Option<&Bound<'py, PyAny>>,
-        noise: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyArray1<f32>>)> {
         let (py, obs_dim, width) = (obs.py(), self.shape.seen_dim(), self.shape.head().width());
-        let parameters = read_parameters(parameters)?;
+        let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
         let obs = real_array::<f32, Ix2>(obs, "obs")?;
         let rows = obs.shape().first().copied().unwrap_or(0);
         check_shape("obs", obs.shape(), "the networks", &[rows, obs_dim])?;
@@ -302,10 +287,9 @@ impl ActorCriticLearner {
                 actions,
                 log_probs: log_probs.as_slice_mut()?,
             };
-            let parameters = as_option(parameters.as_ref())?;
-            drawing((stream, noise), |draws| {
-                py.detach(|| lock(&self.learner).act(parameters, draws, &mut request))
-                    .map_err(raise)
+            let parameters = parameters.as_slice()?;
+            drawing(stream, |rng| {
+                py.detach(|| lock(&self.learner).act(parameters, rng, &mut request)).map_err(raise)
             })
         };
         let actions = match self.form {
@@ -332,11 +316,11 @@ impl ActorCriticLearner {
     #[pyo3(signature = (parameters, obs, state))]
     fn remember<'py>(
         &self,
-        parameters: Option<&Bound<'py, PyAny>>,
+        parameters: &Bound<'py, PyAny>,
         obs: &Bound<'py, PyAny>,
         state: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        let parameters = read_parameters(parameters)?;
+        let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
         let obs = real_array::<f32, Ix2>(obs, "obs")?;
         let before = real_array::<f32, Ix2>(state, "state")?;
         let n = obs.shape().first().copied().unwrap_or(0);
@@ -346,7 +330,7 @@ impl ActorCriticLearner {
         {
             let mut after = after.try_readwrite()?;
             lock(&self.learner)
-                .remember(as_option(parameters.as_ref())?, obs.as_slice()?, after.as_slice_mut()?)
+                .remember(parameters.as_slice()?, obs.as_slice()?, after.as_slice_mut()?)
                 .map_err(raise)?;
         }
         Ok(after)
@@ -356,14 +340,14 @@ impl ActorCriticLearner {
     #[pyo3(signature = (parameters, obs))]
     fn values<'py>(
         &self,
-        parameters: Option<&Bound<'py, PyAny>>,
+        parameters: &Bound<'py, PyAny>,
         obs: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
         let py = obs.py();
-        let parameters = read_parameters(parameters)?;
+        let parameters = real_array::<f32, Ix1>(parameters, "parameters")?;
         let obs = real_array::<f32, Ix2>(obs, "obs")?;
         let rows = obs.shape().first().copied().unwrap_or(0);
-        let (parameters, obs) = (as_option(parameters.as_ref())?, obs.as_slice()?);
+        let (parameters, obs) = (parameters.as_slice()?, obs.as_slice()?);
         filled(py, Ix1(rows), |values| lock(&self.learner).values(parameters, obs, values))
     }
 
@@ -372,47 +356,18 @@ impl ActorCriticLearner {
     }
 }
 
-/// The state of a generator, or numbers drawn in advance; with neither nothing is drawn.
-type Source<'a, 'py> = (Option<&'a Bound<'py, PyAny>>, Option<&'a Bound<'py, PyAny>>);
-
-/// Calls `call` with the draws of a source, and advances its generator.
+/// Calls `call` with the generator in the state `stream`, if any, and advances that.
 fn drawing<T>(
-    (stream, noise): Source<'_, '_>,
-    call: impl FnOnce(&mut Draws<'_>) -> PyResult<T>,
+    stream: Option<&Bound<'_, PyAny>>,
+    call: impl FnOnce(Option<&mut Pcg64>) -> PyResult<T>,
 ) -> PyResult<T> {
-    match (stream, noise) {
-        (None, None) => call(&mut Draws::Mode),
-        (None, Some(noise)) => {
-            let noise = real_array::<f32, Ix1>(noise, "noise")?;
-            call(&mut Draws::Given(noise.as_slice()?))
-        }
-        (Some(stream), None) => {
-            let mut stream = output_array::<u64, Ix1>(stream, "stream", &[4])?;
-            let stream = stream.as_slice_mut()?;
-            let mut rng = generator(stream)?;
-            let found = call(&mut Draws::Stream(&mut rng))?;
-            stream.copy_from_slice(&rng.to_words());
-            Ok(found)
-        }
-        _ => Err(PyTypeError::new_err("give either a stream or noise")),
-    }
-}
-
-/// Reads parameters, if given.
-fn read_parameters<'py>(
-    parameters: Option<&Bound<'py, PyAny>>,
-) -> PyResult<Option<PyReadonlyArray1<'py, f32>>> {
-    parameters.map(|given| real_array::<f32, Ix1>(given, "parameters")).transpose()
-}
-
-/// The numbers of [`read_parameters`].
-fn as_option<'a>(parameters: Option<&'a PyReadonlyArray1<'_, f32>>) -> PyResult<Option<&'a [f32]>> {
-    Ok(parameters.map(PyReadonlyArray1::as_slice).transpose()?)
-}
-
-/// The generator in the state of four words.
-fn generator(stream: &[u64]) -> PyResult<Pcg64> {
+    let Some(stream) = stream else { return call(None) };
+    let mut stream = output_array::<u64, Ix1>(stream, "stream", &[4])?;
+    let stream = stream.as_slice_mut()?;
     let mut words = [0; 4];
     words.copy_from_slice(stream);
-    Pcg64::from_words(words).map_err(raise)
+    let mut rng = Pcg64::from_words(words).map_err(raise)?;
+    let found = call(Some(&mut rng))?;
+    stream.copy_from_slice(&rng.to_words());
+    Ok(found)
 }

@@ -14,27 +14,23 @@ use crate::replay::{Cells, Expected, read, read_rows};
 /// Arguments on actions: `n_actions`, `choices`, `act_dim` and `scaled`.
 type ActionArguments<'a> = (Option<usize>, Option<&'a [usize]>, Option<usize>, bool);
 
-/// Arguments on a memory: its units, and whether policy and value share it.
-type MemoryArguments = Option<(usize, bool)>;
-
 /// Returns the networks and the form of the actions.
 pub(crate) fn parse_networks(
     obs_dim: usize,
     hidden: [&[usize]; 2],
     actions: ActionArguments<'_>,
-    (critic_dim, memory): (Option<usize>, MemoryArguments),
+    (critic_dim, memory_size): (Option<usize>, Option<usize>),
     activation: &str,
 ) -> PyResult<(ActorCritic, ActionForm)> {
-    let (n_actions, choices, act_dim, scaled) = actions;
-    let (head, form) = parse_head(n_actions, choices, act_dim, scaled)?;
-    let seen = memory.map_or_else(|| obs_dim.max(critic_dim.unwrap_or(0)), |(units, _)| units);
+    let (head, form) = parse_head(actions)?;
+    let seen = memory_size.unwrap_or_else(|| obs_dim.max(critic_dim.unwrap_or(0)));
     check_networks(seen, hidden, head.width(), 2)?;
-    let shape = match (critic_dim, memory) {
+    let shape = match (critic_dim, memory_size) {
         (None, None) => ActorCritic::new(obs_dim, hidden, head),
         (Some(critic_dim), None) => ActorCritic::apart([obs_dim, critic_dim], hidden, head),
-        (None, Some((units, shared))) => {
+        (None, Some(units)) => {
             check_memory(obs_dim, units)?;
-            ActorCritic::recurrent(obs_dim, units, shared, hidden, head)
+            ActorCritic::recurrent(obs_dim, units, hidden, head)
         }
         (Some(_), Some(_)) => {
             let text = "give either critic_dim or memory_size: with a memory both see the same";
@@ -46,7 +42,7 @@ pub(crate) fn parse_networks(
         return Err(PyValueError::new_err(text));
     }
     let shape = if activation == "relu" { shape.map(ActorCritic::rectified) } else { shape };
-    let shape = match choices {
+    let shape = match actions.1 {
         Some(choices) => shape.and_then(|shape| shape.with_choices(choices)),
         None => shape,
     };
@@ -65,19 +61,14 @@ pub(crate) enum ActionForm {
 }
 
 /// Returns the policy's head and the form of its actions, from the arguments that name them.
-fn parse_head(
-    n_actions: Option<usize>,
-    choices: Option<&[usize]>,
-    act_dim: Option<usize>,
-    scaled: bool,
-) -> PyResult<(Head, ActionForm)> {
-    match (n_actions, choices, act_dim) {
-        (Some(n), None, None) => Ok((Head::Categorical(n), ActionForm::Integers)),
-        (None, Some(choices), None) => {
+fn parse_head(actions: ActionArguments<'_>) -> PyResult<(Head, ActionForm)> {
+    match actions {
+        (Some(n), None, None, false) => Ok((Head::Categorical(n), ActionForm::Integers)),
+        (None, Some(choices), None, false) => {
             let all = choices.iter().fold(0_usize, |sum, &n| sum.saturating_add(n));
             Ok((Head::Categorical(all), ActionForm::Choices(choices.len())))
         }
-        (None, None, Some(n)) => {
+        (None, None, Some(n), scaled) => {
             let head = if scaled { Head::ScaledGaussian(n) } else { Head::Gaussian(n) };
             Ok((head, ActionForm::Reals(n)))
         }
@@ -123,8 +114,7 @@ pub(crate) struct Rows<'a, 'py> {
     pub(crate) obs: &'a Bound<'py, PyAny>,
     pub(crate) actions: &'a Bound<'py, PyAny>,
     pub(crate) log_probs: &'a Bound<'py, PyAny>,
-    /// The values before the rollout; if missing, no loss reads them and the returns stand in.
-    pub(crate) values: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) values: &'a Bound<'py, PyAny>,
     pub(crate) advantages: &'a Bound<'py, PyAny>,
     pub(crate) returns: &'a Bound<'py, PyAny>,
     pub(crate) masks: Option<&'a Bound<'py, PyAny>>,
@@ -137,7 +127,7 @@ pub(crate) struct BatchArrays<'py> {
     obs: PyReadonlyArray<'py, f32, Ix2>,
     actions: ActionArray<'py>,
     log_probs: PyReadonlyArray<'py, f32, Ix1>,
-    values: Option<PyReadonlyArray<'py, f32, Ix1>>,
+    values: PyReadonlyArray<'py, f32, Ix1>,
     advantages: PyReadonlyArray<'py, f32, Ix1>,
     returns: PyReadonlyArray<'py, f32, Ix1>,
     masks: Option<MaskArray<'py, Ix2>>,
@@ -153,8 +143,7 @@ impl<'py> BatchArrays<'py> {
     ) -> PyResult<Self> {
         let obs = real_array::<f32, Ix2>(given.obs, "obs")?;
         let log_probs = real_array::<f32, Ix1>(given.log_probs, "log_probs")?;
-        let values = given.values.map(|values| real_array::<f32, Ix1>(values, "values"));
-        let values = values.transpose()?;
+        let values = real_array::<f32, Ix1>(given.values, "values")?;
         let advantages = real_array::<f32, Ix1>(given.advantages, "advantages")?;
         let returns = real_array::<f32, Ix1>(given.returns, "returns")?;
         let rows = log_probs.len();
@@ -171,18 +160,14 @@ impl<'py> BatchArrays<'py> {
     }
 
     pub(crate) fn as_batch(&self) -> PyResult<Batch<'_, f32>> {
-        let returns = self.returns.as_slice()?;
         Ok(Batch {
             masks: self.masks.as_ref().map(MaskArray::as_slice),
             obs: self.obs.as_slice()?,
             actions: self.actions.as_rows()?,
             log_probs: self.log_probs.as_slice()?,
-            values: match &self.values {
-                Some(values) => values.as_slice()?,
-                None => returns,
-            },
+            values: self.values.as_slice()?,
             advantages: self.advantages.as_slice()?,
-            returns,
+            returns: self.returns.as_slice()?,
             sequences: self.sequences.as_ref().map(SequenceArrays::as_sequences).transpose()?,
         })
     }

@@ -112,7 +112,7 @@ pub(super) struct Unrolled<F> {
 }
 
 /// Makes room for `len` numbers.
-pub(super) fn reserve<F: Real>(matrix: &mut Aligned<F>, len: usize) {
+fn reserve<F: Real>(matrix: &mut Aligned<F>, len: usize) {
     if matrix.len() < len {
         *matrix = Aligned::zeros(len);
     }
