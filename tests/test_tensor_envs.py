@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 N = 6
 SMALL = {"n_steps": 12, "n_epochs": 3, "batch_size": 24, "hidden": 16, "seed": 3}
+NORMALIZED = {"normalize_observations": True, "normalize_rewards": True}
 
 
 class Doors:
@@ -121,8 +122,8 @@ def test_the_backend_conforms():
         (lambda: CartPole(N), {}),
         (lambda: CartPole(N), {"recurrent": "lstm", "seq_len": 4}),
         (Doors, {"recurrent": "gru"}),
-        (Doors, {}),
-        (lambda: ENVS["Pendulum-v1"](N), {}),
+        (Doors, NORMALIZED),
+        (lambda: ENVS["Pendulum-v1"](N), {"clip_rewards": 5.0}),
     ],
 )
 def test_rollouts_equal_those_of_the_array_path(make, options):
@@ -131,8 +132,9 @@ def test_rollouts_equal_those_of_the_array_path(make, options):
     policy = copy.deepcopy(ppo.policy)  # with its generator's state
     seed = ppo.streams.seeds("envs", 1)[0]
     arrays = RolloutCollector(
-        TensorVecEnv(make()), seed=seed, gamma=0.99, gae_lambda=0.95, seq_len=options.get("seq_len")
-    )
+        TensorVecEnv(make()), seed=seed, gamma=0.99, gae_lambda=0.95,
+        **{k: v for k, v in options.items() if k != "recurrent"},
+    )  # fmt: skip
     for _ in range(2):
         found = ppo.learner.collect(12, Hooks(ppo))
         expected = arrays.collect(policy, 12)
@@ -239,7 +241,7 @@ def called(monkeypatch):
     [
         ("ppo", lambda: CartPole(N), {"target_kl": 0.01}),
         ("ppo", lambda: CartPole(N), {"recurrent": "lstm", "seq_len": 4}),
-        ("ppo", Doors, {"critic_obs": ("place",)}),
+        ("ppo", Doors, {"critic_obs": ("place",), **NORMALIZED}),
         ("a2c", lambda: ENVS["Pendulum-v1"](N), {}),
     ],
 )
@@ -266,7 +268,7 @@ def test_programs_of_rl8_can_be_captured(called, name):
     parts = {"optimizer_config": {"fused": True}, "entropy_coeff_schedule": [(0, 1e-2), (96, 1e-3)]}
     algorithm = rlox.make(
         name, env="rlox_rl8.env:ContinuousDummyEnv", n_envs=N, horizon=32, seed=0, parts=parts,
-        sgd_minibatch_size=N * 2,
+        sgd_minibatch_size=N * 2, backend="torch",
     )  # fmt: skip
     algorithm.train(4 * 32 * N)
     assert len(called) == 2
@@ -277,7 +279,7 @@ def test_programs_of_rl8_can_be_captured(called, name):
 def test_a_resumed_training_has_the_same_bits(tmp_path):
     """CartPole on tensors, stopped after two iterations and resumed for two, and in one go."""
     options = {"env": "CartPole-v1", "env_backend": "tensors", "n_envs": N, **SMALL}
-    options["learning_rate"] = 1e-3  # without a schedule, whose end would differ
+    options |= {"learning_rate": 1e-3, **NORMALIZED}  # without a schedule, whose end would differ
     whole = rlox.make("ppo", **options)
     whole.train(4 * 12 * N)
     first = rlox.make("ppo", **options)
@@ -287,6 +289,10 @@ def test_a_resumed_training_has_the_same_bits(tmp_path):
     second.train(2 * 12 * N)
     assert torch.equal(whole.optimizer.parameters, second.optimizer.parameters)
     assert whole.collector.statistics.metrics() == second.collector.statistics.metrics()
+    obs = 0.1 * np.ones((2, 4), np.float32)
+    seen = [each.collector.preprocessor.see(obs, None, None) for each in (whole, second)]
+    assert np.array_equal(*seen)
+    assert not np.array_equal(seen[0], obs)
 
 
 def test_callbacks_hear_of_every_step_and_stop_at_the_end_of_a_phase():
@@ -336,8 +342,8 @@ def replaced(env, parts, actions):
 
 def test_what_does_not_fit_is_refused():
     """Options of arrays, added losses, an env that broke, one elsewhere that cannot move."""
-    with pytest.raises(ConfigError, match="normalize_observations is for envs of arrays"):
-        rlox.make("ppo", env=CartPole(2), normalize_observations=True)
+    with pytest.raises(ConfigError, match="frame_stack is for envs of arrays, got 2"):
+        rlox.make("ppo", env=CartPole(2), frame_stack=2)
     with pytest.raises(BackendError, match="tensor envs take no added losses"):
         rlox.make("ppo", env=CartPole(2), added_losses={"policy": passes_target_kl})
     elsewhere = Doors()

@@ -17,7 +17,7 @@ from rlox.algorithm import Algorithm
 from rlox.config.composition import selection
 from rlox.deployment import PolicyData
 from rlox.envs.preprocessing import Preprocessor
-from rlox.envs.running import RunningEnvs
+from rlox.envs.running import RunningEnvs, require_same_option
 from rlox.errors import ConfigError
 from rlox.learners.transitions import StepResult
 from rlox.nn import torch_threads
@@ -25,7 +25,6 @@ from rlox.protocols import SequenceBuffer, VecEnv
 from rlox.replay.buffers import SequenceOptions, make_sequence_buffer
 from rlox.replay.building import Given, make_envs
 from rlox.replay.loop import Choose, Replay, ReplaySteps, UpdatesDue
-from rlox.rollouts.collector import require_same_option
 from rlox.spaces.data import memory_of
 from rlox.spaces.rows import ObservationRows, leaf_spaces, map_leaves
 from rlox.training.hooks import Hooks, Progress

@@ -21,6 +21,7 @@ from rlox.envs.running import (
     EpisodeStatistics,
     leaves_of,
     require_same_leaves,
+    require_same_option,
 )
 from rlox.errors import CheckpointError
 from rlox.networks.predict import taking_masks
@@ -32,7 +33,7 @@ from rlox.protocols import (
     RecurrentActor,
     StatefulVecEnv,
 )
-from rlox.rollouts import EnvMemory, MemoryActor, UnrollWriter, require_same_option
+from rlox.rollouts import EnvMemory, MemoryActor, UnrollWriter
 from rlox.seeding import ResetSeeds
 from rlox.spaces import map_leaves, map_nested
 from torch import Tensor

@@ -16,6 +16,7 @@ from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, changed, resolve_config
 from rlox.config.schedules import Schedules
 from rlox.envs import fixed_env_count
+from rlox.envs.running import require_same_option
 from rlox.errors import CheckpointError, ConfigError
 from rlox.learners import RolloutTask, choose_learner
 from rlox.logging import LoggerCallback
@@ -36,7 +37,6 @@ from rlox.rollouts import (
     fit_to_env,
     minimize_over_epochs,
     require_objective,
-    require_same_option,
 )
 from rlox.training.hooks import Hooks
 from torch import nn

@@ -202,6 +202,19 @@ def leaves_of(spaces: VecEnv | AgentGroup) -> list[list[str]]:
     return [list(leaf_spaces(spaces.observation_space)), list(leaf_spaces(spaces.action_space))]
 
 
+def require_same_option(option: str, saved: bool, present: bool) -> None:
+    """Check that an option is on exactly if it was on in the checkpoint.
+
+    Raises:
+        CheckpointError: the option differs.
+    """
+    if saved != present:
+        raise CheckpointError(
+            f"it was saved with {option}={saved}, got {option}={present}; leave the option as it "
+            "was, or start a new training to change it"
+        )
+
+
 def require_same_leaves(saved: Any, now: Any) -> None:
     """Refuse leaves in another order than in training; a network cannot tell them apart.
 

@@ -21,7 +21,13 @@ from torch import Tensor
 from rlox.batches.rollout import RolloutBatch
 from rlox.batches.transitions import cut_into_sequences
 from rlox.envs.gymnasium import STEP_KEYS
-from rlox.envs.running import EpisodeStatistics, leaves_of, require_same_leaves
+from rlox.envs.preprocessing import CLIP, EPSILON, Moments, Preprocessor, RewardScaler
+from rlox.envs.running import (
+    EpisodeStatistics,
+    leaves_of,
+    require_same_leaves,
+    require_same_option,
+)
 from rlox.envs.tensors import TensorVecEnv, array_of
 from rlox.errors import BackendError, ConfigError, EnvError, SpaceError
 from rlox.learners.rollouts import RolloutTask
@@ -47,6 +53,8 @@ class Storage:
     actions: Tensor
     log_probs: Tensor
     rewards: Tensor
+    scaled_rewards: Tensor
+    """(T, N) to estimate advantages from; may be :attr:`rewards` itself."""
     terminated: Tensor
     truncated: Tensor
     values: Tensor
@@ -164,6 +172,54 @@ class RememberingActor(Actor):
         return [self.memory, self.starts]
 
 
+class TensorMoments:
+    """:class:`rlox.envs.preprocessing.Moments` on a device, of all ranks together.
+
+    Args:
+        moments: what they begin with, and follow at :meth:`pull`.
+        device: of the values.
+    """
+
+    def __init__(self, moments: Moments, device: torch.device) -> None:
+        self._moments = moments
+        self._numbers = [
+            torch.zeros(np.shape(x), dtype=torch.float64, device=device)
+            for x in (moments.mean, moments.variance, moments.count)
+        ]
+        self.push()
+
+    def pull(self) -> None:
+        """Write the numbers into those of the host."""
+        found = [array_of(x) for x in self._numbers]
+        self._moments.load_state_dict(dict(zip(("mean", "variance", "count"), found, strict=True)))
+
+    def push(self) -> None:
+        """Take over the numbers of the host."""
+        for number, x in zip(self._numbers, self._moments.state_dict().values(), strict=True):
+            number.copy_(torch.as_tensor(x, dtype=torch.float64))
+
+    def update(self, values: Tensor) -> None:
+        """Update with values (B, *shape)."""
+        mean, variance, count = self._numbers
+        values = values.double()
+        firsts, size = torch.stack((values.mean(0), values.square().mean(0))), len(values)
+        for ranks in RANKS:
+            ranks.average(firsts, "moments")
+            size *= ranks.size
+        total, difference = count + size, firsts[0] - mean
+        squares = variance * count + (firsts[1] - firsts[0].square()) * size
+        squares += difference.square() * (count * size / total)
+        mean += difference * size / total
+        variance.copy_(squares / total)
+        count.copy_(total)
+
+    def scaled(self, values: Tensor, *, centred: bool) -> Tensor:
+        """Return values (B, *shape) divided by their deviation and clipped."""
+        mean, variance, _ = self._numbers
+        centre = mean if centred else 0.0
+        return ((values - centre) / (variance + EPSILON).sqrt()).clamp(-CLIP, CLIP)
+
+
 class TensorCollector:
     """Steps the N envs of a tensor env with a policy, without a copy to the host.
 
@@ -173,15 +229,16 @@ class TensorCollector:
         seed: fixes the env's draws.
         gamma: discount γ in [0, 1].
         gae_lambda: trace decay λ in [0, 1].
-        seq_len: see :class:`rlox.rollouts.collector.RolloutCollector`.
+        seq_len: see :class:`rlox.rollouts.collector.RolloutCollector`, also for the others.
+        normalize_observations: moments are kept on the device.
+        normalize_rewards: the same.
+        clip_rewards: bound.
 
     Raises:
         ConfigError: the env is on another device and cannot move.
         SpaceError: the actions are not those of a ``Discrete``, ``MultiDiscrete``, ``MultiBinary``
             or ``Box``.
     """
-
-    preprocessor = None
 
     def __init__(
         self,
@@ -192,6 +249,9 @@ class TensorCollector:
         gamma: float,
         gae_lambda: float,
         seq_len: int | None,
+        normalize_observations: bool = False,
+        normalize_rewards: bool = False,
+        clip_rewards: float | None = None,
     ) -> None:
         if hasattr(env.tensors, "to"):
             env.tensors = env.tensors.to(device)
@@ -202,10 +262,23 @@ class TensorCollector:
             )
         self.env, self.n_envs, self.device = env, env.n_envs, device
         self.observation_space = env.observation_space
+        self._preprocessor: Preprocessor | None = None
+        self._moments: dict[str, TensorMoments] = {}
+        if normalize_observations:
+            self._preprocessor = Preprocessor(env.observation_space, normalize=True, frame_stack=1)
+            self.observation_space = self._preprocessor.space
+            moments = self._preprocessor.moments.items()
+            self._moments = {name: TensorMoments(each, device) for name, each in moments}
+        self._reward_scaler: RewardScaler | None = None
+        if normalize_rewards:
+            self._reward_scaler = RewardScaler(env.n_envs, gamma)
+            self._of_returns = TensorMoments(self._reward_scaler.moments, device)
+            self._returns = torch.zeros(env.n_envs, dtype=torch.float64, device=device)
+        self.clip_rewards = clip_rewards
         self.statistics = EpisodeStatistics(env.n_envs)
         self.storage: Storage | None = None
         self._gamma, self._lambda, self._seq_len = gamma, gae_lambda, seq_len
-        self._rows = ObservationRows(env.observation_space)
+        self._rows = ObservationRows(self.observation_space)
         self._to_env = _action_converter(env.action_space, device)
         self._choices = [
             size for leaf in ActionRows(env.action_space).leaves for size in leaf.sizes
@@ -218,6 +291,13 @@ class TensorCollector:
         self.actor = Actor(None)
         """Of the policy that :meth:`bind` has set."""
         self._chosen: tuple[Tensor, ...] = ()
+
+    @property
+    def preprocessor(self) -> Preprocessor | None:
+        """Normalises observations on the host with the moments so far."""
+        for moments in self._moments.values():
+            moments.pull()
+        return self._preprocessor
 
     def bind(self, policy: Any, *, captures: bool) -> None:
         """Set the policy that acts, and whether the choice of actions is a program of its own."""
@@ -247,7 +327,10 @@ class TensorCollector:
         if self._obs is None:
             obs = self.env.tensors.reset(self._seeds.next()[0])
             self._require_obs("reset's observations", obs, store.obs)
-            self._obs = map_leaves(torch.clone, obs)
+            self._obs = map_leaves(lambda row: row[0].clone(), store.obs)
+            map_leaves(Tensor.copy_, self._obs, self._seen(obs, learns=True))
+            if self._reward_scaler is not None:
+                self._returns.zero_()
             self._seeds.resets += 1
             self.running.zero_()
             self.actor.begin()
@@ -302,7 +385,8 @@ class TensorCollector:
         leaf = rows.leaves[0]
         columns = () if isinstance(leaf.space, spaces.Discrete) else (leaf.columns,)
         masked = hasattr(self.env.tensors, "action_masks")
-        memory: dict[str, Any] = {}
+        rewards, memory = empty(shape), dict[str, Any]()
+        scales = self._reward_scaler is not None or self.clip_rewards is not None
         if isinstance(self.actor, RememberingActor):
             parts = n_steps // (self._seq_len or n_steps)
             memory["episode_starts"] = empty(shape, dtype=torch.bool)
@@ -312,7 +396,8 @@ class TensorCollector:
             final_obs=observations(n_steps),
             actions=empty((*shape, *columns), dtype=torch.int64 if leaf.sizes else torch.float32),
             log_probs=empty(shape),
-            rewards=empty(shape),
+            rewards=rewards,
+            scaled_rewards=empty(shape) if scales else rewards,
             terminated=empty(shape, dtype=torch.bool),
             truncated=empty(shape, dtype=torch.bool),
             values=empty(n_steps + 1, self.n_envs),
@@ -323,6 +408,30 @@ class TensorCollector:
             action_masks=empty((*shape, rows.mask_size), dtype=torch.bool) if masked else None,
             **memory,
         )
+
+    def _seen(self, obs: Any, *, learns: bool = False) -> Any:
+        """Return an env's observations (N, ...) normalised, after an update if that is asked."""
+
+        def leaf(name: str, values: Tensor) -> Tensor:
+            if name not in self._moments:
+                return values
+            if learns:
+                self._moments[name].update(values)
+            return self._moments[name].scaled(values, centred=True)
+
+        if isinstance(obs, dict):
+            return {name: leaf(name, values) for name, values in obs.items()}
+        return leaf("", obs)
+
+    def _scaled(self, rewards: Tensor, ended: Tensor) -> Tensor:
+        """Return the rewards (N,) of a step to estimate advantages from."""
+        if self._reward_scaler is not None:
+            self._returns.mul_(self._gamma).add_(rewards)
+            self._of_returns.update(self._returns)
+            self._returns.masked_fill_(ended, 0.0)
+            return self._of_returns.scaled(rewards, centred=False)
+        assert self.clip_rewards is not None
+        return rewards.clamp(-self.clip_rewards, self.clip_rewards)
 
     def _act(self) -> None:
         self._chosen = self.actor.act(self._obs, self._masks)
@@ -349,9 +458,13 @@ class TensorCollector:
             self._require(step, store)
             for name in ("rewards", "terminated", "truncated"):
                 getattr(store, name)[t].copy_(step[name])
-            final_obs = _write(store.final_obs, t, step["final_obs"])
+            if store.scaled_rewards is not store.rewards:
+                ended = store.terminated[t] | store.truncated[t]
+                store.scaled_rewards[t].copy_(self._scaled(store.rewards[t], ended))
+            seen = self._seen(step["obs"], learns=True)
+            final_obs = _write(store.final_obs, t, self._seen(step["final_obs"]))
             actor.end_step(store, t, final_obs)
-            map_leaves(Tensor.copy_, self._obs, _write(store.obs, t + 1, step["obs"]))
+            map_leaves(Tensor.copy_, self._obs, _write(store.obs, t + 1, seen))
         actor.complete(store, self._obs)
         estimate_advantages(store, self._gamma, self._lambda)
         _find_episodes(store, self.running)
@@ -393,7 +506,15 @@ class TensorCollector:
         """Return statistics and, if the env has a state, all that its episodes continue with."""
         state = self.env.state() if self._obs is not None else {}
         running = (self.running, *self.actor.state())
+        more: dict[str, Any] = {}
+        if (preprocessor := self.preprocessor) is not None:
+            more["observations"] = preprocessor.state_dict()
+        if self._reward_scaler is not None:
+            self._of_returns.pull()
+            moments = self._reward_scaler.moments.state_dict()
+            more["rewards"] = {"moments": moments, "returns": array_of(self._returns)}
         return {
+            **more,
             "started": self._seeds.begun,
             "statistics": self.statistics.state_dict(),
             "env": state or None,
@@ -406,9 +527,14 @@ class TensorCollector:
         """Restore the state; an env without one begins new episodes at the next rollout.
 
         Raises:
-            CheckpointError: leaves of the observations or actions have another order.
+            CheckpointError: leaves of the observations or actions have another order, or
+                normalisation differs.
         """
         require_same_leaves(state.get("leaves"), leaves_of(self.env))
+        normalizes = self._preprocessor is not None
+        require_same_option("normalize_observations", "observations" in state, normalizes)
+        scales = self._reward_scaler is not None
+        require_same_option("normalize_rewards", "rewards" in state, scales)
         fits = self.statistics.fits(state["statistics"])
         exact = bool(state["env"]) and fits and hasattr(self.env.tensors, "load_state_dict")
         if exact:
@@ -421,6 +547,14 @@ class TensorCollector:
         elif state["started"]:
             self._obs = None
             self._seeds.go_on_after(int(state["statistics"]["finished"]))
+        if self._preprocessor is not None:
+            self._preprocessor.load_state_dict(state["observations"])
+            for moments in self._moments.values():
+                moments.push()
+        if self._reward_scaler is not None:
+            self._reward_scaler.load_state_dict(state["rewards"], keep_running=False)
+            self._of_returns.push()
+            self._returns.copy_(torch.as_tensor(state["rewards"]["returns"]))
         self.storage = None
         self.statistics.load_state_dict(state["statistics"], keep_running=False)
 
@@ -433,7 +567,7 @@ def estimate_advantages(store: Storage, gamma: float, gae_lambda: float) -> None
     """
     following = torch.where(store.truncated, store.final_values, store.values[1:])
     following = following.masked_fill(store.terminated, 0.0)
-    deltas = store.rewards + gamma * following - store.values[:-1]
+    deltas = store.scaled_rewards + gamma * following - store.values[:-1]
     decay = gamma * gae_lambda * (~(store.terminated | store.truncated)).to(deltas.dtype)
     later = torch.zeros_like(deltas[0])
     for t in reversed(range(store.n_steps)):

@@ -17,7 +17,6 @@ from rlox.rollouts.collector import (
     MemoryActor,
     RolloutCollector,
     UnrollWriter,
-    require_same_option,
 )
 
 __all__ = [
@@ -42,5 +41,4 @@ __all__ = [
     "fit_to_env",
     "minimize_over_epochs",
     "require_objective",
-    "require_same_option",
 ]

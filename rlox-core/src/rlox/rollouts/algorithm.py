@@ -66,9 +66,6 @@ ConfigT = TypeVar("ConfigT", bound=Config)
 PolicyMaker = Callable[[Space[Any], Space[Any]], nn.Module]
 """Maps the observation space and the action space of one env to a policy."""
 
-ARRAY_OPTIONS = ("normalize_observations", "normalize_rewards", "clip_rewards", "frame_stack")
-"""Options of :class:`rlox.rollouts.collector.RolloutCollector` alone."""
-
 NETWORK_OPTIONS = ("recurrent", "memory_size", "network", "critic_obs", *LAYER_OPTIONS)
 """Options of the default networks."""
 
@@ -222,29 +219,21 @@ class RolloutAlgorithm(Algorithm):
         self.resources.callback(envs.close)
         seq_len = getattr(cfg, "seq_len", None)
         if isinstance(envs.env, TensorVecEnv):
-            for name in ARRAY_OPTIONS:
-                if changed(cfg, name):
-                    raise ConfigError(
-                        f"{name} is for envs of arrays, got {getattr(cfg, name)} for "
-                        f"{type(envs.env.tensors).__name__}, an env of tensors; leave it out"
-                    )
-            return TensorCollector(
-                envs.env,
-                device=self.device,
-                seed=seed,
-                gamma=cfg.gamma,
-                gae_lambda=cfg.gae_lambda,
-                seq_len=seq_len,
-            )
-        return RolloutCollector(
-            envs,
+            if cfg.frame_stack > 1:
+                raise ConfigError(
+                    f"frame_stack is for envs of arrays, got {cfg.frame_stack} for "
+                    f"{type(envs.env.tensors).__name__}, an env of tensors; leave it out"
+                )
+            make: Any = partial(TensorCollector, envs.env, seed=seed)
+        else:
+            make = partial(RolloutCollector, envs, frame_stack=cfg.frame_stack)
+        return make(
             device=self.device,
             gamma=cfg.gamma,
             gae_lambda=cfg.gae_lambda,
             normalize_observations=cfg.normalize_observations,
             normalize_rewards=cfg.normalize_rewards,
             clip_rewards=cfg.clip_rewards,
-            frame_stack=cfg.frame_stack,
             seq_len=seq_len,
         )
 

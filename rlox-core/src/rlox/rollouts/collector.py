@@ -16,8 +16,8 @@ from rlox.batches.rollout import RolloutBatch, Unroll, estimate_advantages, keep
 from rlox.config.composition import Selection
 from rlox.envs.gymnasium import Vectorization
 from rlox.envs.preprocessing import Preprocessor, RewardScaler
-from rlox.envs.running import RunningEnvs
-from rlox.errors import CheckpointError, EnvError
+from rlox.envs.running import RunningEnvs, require_same_option
+from rlox.errors import EnvError
 from rlox.networks.predict import taking_masks
 from rlox.nn.devices import acting
 from rlox.protocols import OnPolicyActor, RecurrentActor, VecEnvStep
@@ -233,19 +233,6 @@ class RolloutCollector:
             self.reward_scaler.load_state_dict(state["rewards"], keep_running=exact)
         memory = state.get("memory") if exact else None
         self._memory = None if memory is None else EnvMemory.of(memory, self.device)
-
-
-def require_same_option(option: str, saved: bool, present: bool) -> None:
-    """Check that an option is on exactly if it was on in the checkpoint.
-
-    Raises:
-        CheckpointError: the option differs.
-    """
-    if saved != present:
-        raise CheckpointError(
-            f"it was saved with {option}={saved}, got {option}={present}; leave the option as it "
-            "was, or start a new training to change it"
-        )
 
 
 class ValueActor:
