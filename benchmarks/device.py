@@ -1,4 +1,4 @@
-"""PPO with its envs on a GPU: rlox's programs, rl8, rsl_rl and one jitted JAX function.
+"""PPO with its envs on a GPU: rlox's programs, also as rl8's, rl8, rsl_rl and one JAX function.
 
     python benchmarks/device.py [--cases cart-pole-1024 cart-pole-8192 robot] [--rounds 5]
         [--device cuda] [--without rl8 rsl_rl jax]
@@ -15,6 +15,7 @@ Libraries that are not installed are left out.
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import math
 import sys
@@ -172,17 +173,17 @@ def void(_: object) -> None:
     """Drop a result."""
 
 
-def rl8(case: str, device: str) -> Turn:
-    """Return rl8's iterations."""
-    from rl8 import AlgorithmConfig  # type: ignore[import-not-found]
-    from rl8.env import Env  # type: ignore[import-not-found]
+def rl8(case: str, device: str, package: str = "rl8") -> Turn:
+    """Return the iterations of rl8, or of rlox under its interface."""
+    make: Any = importlib.import_module(package).AlgorithmConfig
+    base: Any = importlib.import_module(f"{package}.env").Env
     from tensordict import TensorDict
     from torchrl.data import Categorical, Unbounded
 
     made, n_envs, options = CASES[case]
 
-    class Theirs(Env):  # type: ignore[misc]
-        max_num_envs, max_horizon = 1 << 20, 1 << 20
+    class Theirs(base):  # type: ignore[misc]
+        max_num_envs, max_horizon, capturable = 1 << 20, 1 << 20, True
 
         def __init__(self, n: int, /, horizon: int | None = None, *, device: str = "cpu") -> None:
             super().__init__(n, horizon, device=device)
@@ -206,7 +207,7 @@ def rl8(case: str, device: str) -> Turn:
     size = n_envs * options["n_steps"]
     hidden = options["hidden"]
     hiddens = (hidden, hidden) if isinstance(hidden, int) else hidden
-    algorithm = AlgorithmConfig(
+    algorithm = make(
         num_envs=n_envs, horizon=options["n_steps"], num_sgd_iters=options["n_epochs"],
         horizons_per_env_reset=1 if made is CartPole else -1, device=device,
         sgd_minibatch_size=size // (options["batch_size"] or 1), gamma=options["gamma"],
@@ -401,6 +402,7 @@ def jitted(case: str, precision: str) -> Turn:  # noqa: PLR0915  # it is one pro
 
 PEERS: dict[str, tuple[str, Callable[[str, str], Turn]]] = {
     "rl8": ("rl8", rl8),
+    "rlox as rl8": ("rlox_rl8", lambda case, device: rl8(case, device, "rlox.rl8")),
     "rsl_rl": ("rsl_rl", rsl_rl),
     "JAX, float32": ("jax", lambda case, _: jitted(case, "float32")),
     "JAX, TF32": ("jax", lambda case, _: jitted(case, "tensorfloat32")),
