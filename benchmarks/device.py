@@ -136,7 +136,7 @@ CART: dict[str, Any] = {
 ROBOT: dict[str, Any] = {
     "n_steps": 24, "n_epochs": 5, "batch_size": 4, "hidden": (512, 256, 128), "activation": "elu",
     "learning_rate": 1e-3, "gamma": 0.99, "max_grad_norm": 1.0, "ent_coef": 0.005,
-    "vf_clip_eps": 0.2,
+    "vf_clip_eps": 0.2, "adaptive_kl": 0.01,
 }  # fmt: skip
 CASES: dict[str, tuple[type[Stepped], int, dict[str, Any]]] = {
     "cart-pole-1024": (CartPole, 1024, CART),

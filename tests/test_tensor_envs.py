@@ -12,7 +12,7 @@ from gymnasium import spaces
 from rlox.callbacks import Callback
 from rlox.envs.tensors import ENVS, CartPole, TensorVecEnv
 from rlox.errors import BackendError, ConfigError, EnvError
-from rlox.losses import passes_target_kl
+from rlox.losses import AdaptiveRate, passes_target_kl
 from rlox.nn.programs import Program
 from rlox.rollouts import RolloutCollector
 from rlox.training.hooks import Hooks
@@ -157,7 +157,10 @@ def test_rollouts_equal_those_of_the_array_path(make, options):
     )
 
 
-@pytest.mark.parametrize("options", [{}, {"target_kl": 0.004}, {"recurrent": "lstm"}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"target_kl": 0.004, "adaptive_kl": 0.01}, {"recurrent": "lstm", "adaptive_kl": 1e-4}],
+)
 def test_updates_equal_those_of_the_array_path(options):
     """Minibatches in the same order: parameters and terms to 1e-6, with schedules, and stops."""
     ppo = rlox.make(
@@ -167,6 +170,7 @@ def test_updates_equal_those_of_the_array_path(options):
     policy = copy.deepcopy(ppo.policy)
     optimizer = type(ppo.optimizer)(policy, ppo.make_optimizer(), max_grad_norm=0.5)
     task, stops = ppo.learner.learner._task, 0
+    rate = AdaptiveRate(options.get("adaptive_kl", math.inf), task.device)
     for i in range(3):
         batch = ppo.learner.collect(12, Hooks(ppo))
         objective = ppo._objective(ppo.schedules.at(72 * i, 1000))
@@ -183,14 +187,17 @@ def test_updates_equal_those_of_the_array_path(options):
                 loss, each = objective.loss(policy, minibatch)
                 collected.append(each.policy_loss)
                 stopped = passes_target_kl(each, options.get("target_kl"))
+                if "adaptive_kl" in options and not stopped:
+                    rate.follow(each)
                 if not stopped:
-                    optimizer.step(loss, 0.01)
+                    optimizer.step(loss, 0.01 * float(rate.factor))
         stops += stopped
         assert terms["policy_loss"] == pytest.approx(float(torch.stack(collected).mean()), abs=1e-6)
         torch.testing.assert_close(
             ppo.optimizer.parameters, optimizer.parameters, rtol=0, atol=1e-6
         )
     assert bool(stops) == ("target_kl" in options)
+    assert (rate.factor != 1) == ("adaptive_kl" in options)
 
 
 HOST = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "lift_fresh", "randperm")
@@ -239,7 +246,7 @@ def called(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "make", "options"),
     [
-        ("ppo", lambda: CartPole(N), {"target_kl": 0.01}),
+        ("ppo", lambda: CartPole(N), {"target_kl": 0.01, "adaptive_kl": 0.01}),
         ("ppo", lambda: CartPole(N), {"recurrent": "lstm", "seq_len": 4}),
         ("ppo", Doors, {"critic_obs": ("place",), **NORMALIZED}),
         ("a2c", lambda: ENVS["Pendulum-v1"](N), {}),
@@ -279,7 +286,11 @@ def test_programs_of_rl8_can_be_captured(called, name):
 def test_a_resumed_training_has_the_same_bits(tmp_path):
     """CartPole on tensors, stopped after two iterations and resumed for two, and in one go."""
     options = {"env": "CartPole-v1", "env_backend": "tensors", "n_envs": N, **SMALL}
-    options |= {"learning_rate": 1e-3, **NORMALIZED}  # without a schedule, whose end would differ
+    options |= {
+        "learning_rate": 1e-3,
+        "adaptive_kl": 1e-3,
+        **NORMALIZED,
+    }  # without a schedule, whose end would differ
     whole = rlox.make("ppo", **options)
     whole.train(4 * 12 * N)
     first = rlox.make("ppo", **options)

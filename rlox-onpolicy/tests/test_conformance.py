@@ -254,7 +254,7 @@ FAULTS: list[tuple[type, str, str]] = [
     (NeverStops, "check_callbacks", "returned False after 4 env steps, but training went on"),
     (DropsCallbacks, "check_callbacks", r"on_step must come .* \(0 of 64\)"),
     (DropsCallbacks, "check_resume", "pass callbacks= on"),
-    (DropsUnknownOptions, "check_unknown_option", "'seq_len_' was accepted"),
+    (DropsUnknownOptions, "check_unknown_option", "'adaptive_kl_' was accepted"),
     (ReportsARolloutsSum, "check_training", "mean_reward is 128.0, but the mean return"),
     (ReportsNaN, "check_training", "the metric 'entropy' is nan"),
     (PredictsATensor, "check_predict", "must be a NumPy array, got Tensor"),

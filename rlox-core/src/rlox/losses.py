@@ -525,15 +525,57 @@ def passes_target_kl(terms: Any, target_kl: float | None) -> bool:
     """
     if target_kl is None:
         return False
-    if not hasattr(terms, "approx_kl"):
-        raise ConfigError(
-            f"target_kl needs an objective that reports approx_kl, got {type(terms).__name__}; "
-            "add it to the terms, or leave target_kl out"
-        )
-    kl = float(terms.approx_kl)
+    kl = float(_approx_kl(terms, "target_kl"))
     if RANKS:  # all ranks stop, or none
         kl = RANKS[0].total(kl, "the stop at target_kl") / RANKS[0].size
     return kl > KL_TOLERANCE * target_kl
+
+
+def _approx_kl(terms: Any, option: str) -> Tensor:
+    if not hasattr(terms, "approx_kl"):
+        raise ConfigError(
+            f"{option} needs an objective that reports approx_kl, got {type(terms).__name__}; "
+            f"add it to the terms, or leave {option} out"
+        )
+    kl: Tensor = terms.approx_kl
+    return kl
+
+
+class AdaptiveRate:
+    """A factor of the learning rate that keeps a minibatch's approximate KL near a target.
+
+    Above twice the target it is divided by 1.5, below half of it multiplied by 1.5, within 0.01 and
+    10.
+
+    Args:
+        target: KL in nats.
+        device: of the losses.
+
+    Source:
+        Rudin et al. 2022, "Learning to walk in minutes using massively parallel deep reinforcement
+        learning", app. A. Deviation: the approximate KL instead of that between the Gaussians.
+    """
+
+    def __init__(self, target: float, device: torch.device) -> None:
+        self.target = target
+        self.factor = torch.ones((), device=device)
+
+    def follow(self, terms: Any, taken: Tensor | float = 1.0) -> None:
+        """Change :attr:`factor` after the loss of a minibatch, before its gradient step.
+
+        Args:
+            terms: of the loss.
+            taken: 0 if the step is not taken, so that nothing changes.
+
+        Raises:
+            ConfigError: the terms have no ``approx_kl``.
+        """
+        kl = _approx_kl(terms, "adaptive_kl").clone()
+        for ranks in RANKS:
+            ranks.average(kl, "adaptive_kl")
+        rises = (kl > 0) & (kl < self.target / 2)
+        change = torch.where(kl > 2 * self.target, 1 / 1.5, torch.where(rises, 1.5, 1.0))
+        self.factor.mul_(change**taken).clamp_(0.01, 10)
 
 
 def make_metrics(

@@ -75,6 +75,8 @@ class NativeLearner:
         require_known(task.objective)
         if task.added_losses:
             raise BackendError(f"it knows no added losses ({', '.join(task.added_losses.names)})")
+        if task.adaptive_rate is not None:
+            raise BackendError("it knows no adaptive_kl")
         if task.device.type != "cpu":
             raise BackendError(f"it computes on the CPU, the device is '{task.device}'")
         if isinstance(task.collector, TensorCollector):

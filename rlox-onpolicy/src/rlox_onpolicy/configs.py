@@ -71,6 +71,10 @@ class PPOConfig(ClippedSurrogateConfig):
         None, unit="env steps", source="Williams and Peng 1990",
         help="steps that gradients go back through a memory; None: the whole rollout",
     )  # fmt: skip
+    adaptive_kl: float | None = positive(
+        None, help="keeps the approximate KL near this by the learning rate; None: does not",
+        unit="nats", source="Rudin et al. 2022, app. A",
+    )  # fmt: skip
 
     @property
     def steps_of_sequence(self) -> tuple[str, int]:

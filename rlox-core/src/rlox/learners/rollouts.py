@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rlox.batches.rollout import RolloutBatch, Unroll
 from rlox.learners.tasks import find_learner
-from rlox.losses import AddedLosses, Objective
+from rlox.losses import AdaptiveRate, AddedLosses, Objective
 from rlox.networks.predict import Mode
 from rlox.nn.devices import learning_mode
 from rlox.protocols import VecEnv
@@ -65,6 +65,8 @@ class RolloutTask:
     """Rows of a minibatch; ``None`` takes the whole rollout."""
     target_kl: float | None = None
     """Ends the epochs if the term ``approx_kl`` exceeds 1.5 times this; ``None`` never does."""
+    adaptive_rate: AdaptiveRate | None = None
+    """Multiplies the learning rate of each gradient step."""
     generator: torch.Generator | None = None
     """Source of the random order of rows."""
     actions: np.random.Generator | None = None

@@ -624,7 +624,7 @@ class TensorLearner:
         self._collect = Program(self._collector.unroll, generators, captures=on_gpu and whole)
         self._learn = Program(self._take_steps, (of_policy, task.generator), captures=on_gpu)
         self._loss = loss
-        self._rate, self._stopped = torch.zeros(2, device=task.device).unbind()
+        self._base_rate, self._rate, self._stopped = torch.zeros(3, device=task.device).unbind()
         self._given: Any = task.objective
         self._objective: Any = task.objective
         self._scheduled: dict[str, Tensor] = {}
@@ -672,6 +672,7 @@ class TensorLearner:
                 optimizer.found_inf = self._stopped  # skips the step where this is 1
             self._optimizer = optimizer
             self._learn.forget()
+        self._base_rate.fill_(learning_rate)
         self._rate.fill_(learning_rate)
         with self._mode:
             self._learn()
@@ -715,6 +716,9 @@ class TensorLearner:
                         ranks.average(kl, "the stop at target_kl")
                     passes = (kl > KL_TOLERANCE * task.target_kl).to(kl.dtype)
                     self._stopped.copy_(torch.maximum(self._stopped, passes))
+                if task.adaptive_rate is not None:
+                    task.adaptive_rate.follow(terms, 1 - self._stopped)
+                    self._rate.copy_(self._base_rate * task.adaptive_rate.factor)
                 self._kind = type(terms)
                 task.optimizer.step(loss, None)
                 rows.append(torch.stack([counts, 1 - self._stopped, *vars(terms).values()]))

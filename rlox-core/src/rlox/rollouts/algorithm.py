@@ -33,6 +33,7 @@ from rlox.learners.rollouts import ChosenLearner, RolloutTask, choose_learner
 from rlox.learners.tensors import TensorCollector
 from rlox.logging import LoggerCallback
 from rlox.losses import (
+    AdaptiveRate,
     AddedLosses,
     Losses,
     Objective,
@@ -173,6 +174,8 @@ class RolloutAlgorithm(Algorithm):
         )
         self.optimizers = {"policy": self.optimizer}
         self.added_losses = AddedLosses(added_losses, self.optimizers)
+        target = getattr(cfg, "adaptive_kl", None)
+        self.adaptive_rate = None if target is None else AdaptiveRate(target, self.device)
         draws = None
         if isinstance(self.collector, TensorCollector):
             draws = self.device
@@ -188,6 +191,7 @@ class RolloutAlgorithm(Algorithm):
             n_epochs=getattr(cfg, "n_epochs", 1),
             batch_size=getattr(cfg, "batch_size", None),
             target_kl=getattr(cfg, "target_kl", None),
+            adaptive_rate=self.adaptive_rate,
             generator=self.streams.torch("minibatches", draws),
             actions=self.streams.numpy("native actions"),
             added_losses=self.added_losses,
@@ -276,6 +280,8 @@ class RolloutAlgorithm(Algorithm):
         batch, seen = self.rollout(hooks)
         hooks.rollout_end(batch)
         terms = self.learner.update(batch, objective, learning_rate, hooks)
+        if self.adaptive_rate is not None:
+            learning_rate *= float(self.adaptive_rate.factor)
         return make_metrics(
             self.metrics_class,
             {**terms, **seen},
@@ -360,11 +366,13 @@ class RolloutAlgorithm(Algorithm):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return policy, optimiser and collector."""
+        """Return policy, optimiser, collector and the factor of the learning rate, if any."""
+        rate = self.adaptive_rate
         return {
             "policy": module_state(self.policy),
             "optimizer": self.optimizer.state_dict(),
             "collector": self.collector.state_dict(),
+            **({} if rate is None else {"rate_factor": float(rate.factor)}),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -372,6 +380,8 @@ class RolloutAlgorithm(Algorithm):
         load_module_state(self.policy, state["policy"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.collector.load_state_dict(state["collector"])
+        if self.adaptive_rate is not None:
+            self.adaptive_rate.factor.fill_(state.get("rate_factor", 1.0))
 
 
 def minimize_over_epochs(
@@ -406,7 +416,11 @@ def minimize_over_epochs(
             if passes_target_kl(terms, task.target_kl):
                 return mean_terms(type(terms), collected)
             loss = task.added_losses.add("policy", loss, task.policy, minibatch)
-            task.optimizer.step(loss, learning_rate)
+            rate = learning_rate
+            if task.adaptive_rate is not None:
+                task.adaptive_rate.follow(terms)
+                rate *= float(task.adaptive_rate.factor)
+            task.optimizer.step(loss, rate)
             hooks.train_batch(lambda terms=terms: mean_terms(type(terms), [terms]))  # type: ignore[misc]
     return mean_terms(type(collected[0]), collected)
 
