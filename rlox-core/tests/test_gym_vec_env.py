@@ -23,9 +23,9 @@ SCRIPTS = [
 ]
 
 
-def play(env, n_steps):
+def play(env, n_steps, n_envs=None):
     """Step an adapter with all actions 1 and return copies of what it gave."""
-    adapter = GymVecEnv(env)
+    adapter = GymVecEnv(env, n_envs)
     first = adapter.reset_all().copy()
     result = []
     for _ in range(n_steps):
@@ -68,7 +68,10 @@ def test_sync_env_equals_single_envs(scripted, mode, copy, scripts):
     """Whatever the autoreset mode, each env plays as it does alone."""
     makers = scripted.makers(scripts)
     env = SyncVectorEnv(makers, autoreset_mode=mode, copy=copy)
-    assert_same(play(env, 12), oracle(makers, 12))
+    expected = oracle(makers, 12)
+    assert_same(play(env, 12), expected)
+    envs = iter([maker() for maker in makers])
+    assert_same(play(lambda: next(envs), 12, len(makers)), expected)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -165,7 +168,7 @@ def test_next_step_workers_without_shared_memory_are_refused(scripted):
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
-@pytest.mark.parametrize("vector_class", [SyncVectorEnv, AsyncVectorEnv])
+@pytest.mark.parametrize("vector_class", [None, SyncVectorEnv, AsyncVectorEnv])
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_nested_observations_are_dicts_by_leaf(vector_class, mode):
     """The true final observation is there leaf by leaf, in every autoreset mode."""
@@ -188,7 +191,8 @@ def test_nested_observations_are_dicts_by_leaf(vector_class, mode):
             self.count += 1
             return self._obs(), 0.0, False, self.count == 3, {}
 
-    env = GymVecEnv(vector_class([Nested, Nested], autoreset_mode=mode))
+    vector = vector_class and vector_class([Nested, Nested], autoreset_mode=mode)
+    env = GymVecEnv(vector or Nested, 2)
     obs = env.reset_all(0)
     assert list(obs) == ["count", "pair.0", "pair.1"]
     actions = (np.zeros(2, np.int64), np.zeros((2, 1), np.float32))

@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.envs.registration import load_env_creator
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
+from gymnasium.vector.utils import iterate
 
 from rlox.envs.processes import ProcessVecEnv
 from rlox.envs.teams import several_agents
@@ -163,6 +164,9 @@ class GymVecEnv:
         SpaceError: a leaf of the observations is not an array of a fixed shape.
     """
 
+    checks_steps = False
+    """Whether each env's steps are checked here, and all arrays made here."""
+
     def __init__(
         self,
         env_id: EnvLike,
@@ -197,6 +201,9 @@ class GymVecEnv:
         self._observation_space = without_mask(self._env.single_observation_space)
         self._rows = ObservationRows(self._observation_space)  # refuses unsupported spaces
         self._masks = ActionMasks(self._env)
+        self.checks_steps = isinstance(self._env, _Envs)
+        masked = self._observation_space is not self._env.single_observation_space
+        self._by_leaf = self.checks_steps and not masked
 
     @property
     def n_envs(self) -> int:
@@ -244,8 +251,8 @@ class GymVecEnv:
         obs, rewards, terminated, truncated, infos = self._env.step(actions)
         ended = terminated | truncated
         reset_infos = None
-        leaves = final_obs = self._leaves(obs)
-        if ended.any():
+        leaves = final_obs = obs if self._by_leaf else self._leaves(obs)
+        if np.count_nonzero(ended):  # in a fifth of the time of any()
             if self._mode is AutoresetMode.SAME_STEP:
                 final_obs = map_leaves(np.copy, leaves)
                 for i in np.flatnonzero(ended).tolist():
@@ -342,7 +349,41 @@ def _same_step_remedy(env: VectorEnv[Any, Any, Any]) -> str:
     )
 
 
-class _UsersEnv(SyncVectorEnv):
+class _Envs(SyncVectorEnv):
+    """Envs made here. A step makes one array of each leaf, and keeps no info but action masks.
+
+    gymnasium's step also joins all infos and copies each array, which takes longer than small envs.
+    """
+
+    def __init__(self, makers: Sequence[Callable[[], gymnasium.Env[Any, Any]]]) -> None:
+        super().__init__(makers, autoreset_mode=AutoresetMode.SAME_STEP)
+        space: Any = self.single_observation_space
+        self._dtypes = {name: leaf.dtype for name, leaf in leaf_spaces(space).items()}
+        # a Dict of leaves is split already
+        self._splits = [*self._dtypes] != [*getattr(space, "spaces", [""])]
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step all envs and reset those that ended; observations are returned by leaf."""
+        space, seen, rewards = self.single_observation_space, [], np.empty(self.num_envs)
+        terminated, truncated = np.empty((2, self.num_envs), np.bool_)
+        infos: dict[str, Any] = {}
+        pairs = zip(self.envs, iterate(self.action_space, actions), strict=True)
+        for i, (env, action) in enumerate(pairs):
+            obs, reward, over, cut, info = env.step(action)
+            rewards[i], terminated[i], truncated[i] = reward, over, cut
+            if over or cut:
+                infos = self._add_info(infos, {"final_obs": obs}, i)
+                obs, info = env.reset()
+            if MASK_KEY in info:
+                infos = self._add_info(infos, {MASK_KEY: info[MASK_KEY]}, i)
+            seen.append(split(space, obs) if self._splits else obs)
+        if not is_nested(space):
+            return np.array(seen, space.dtype), rewards, terminated, truncated, infos
+        arrays = {k: np.array([obs[k] for obs in seen], d) for k, d in self._dtypes.items()}
+        return arrays, rewards, terminated, truncated, infos
+
+
+class _UsersEnv(_Envs):
     """One env that its user closes: old gymnasium would close it when this object is deleted."""
 
     def __del__(self) -> None:
@@ -368,9 +409,7 @@ def _vectorize(
                 f"one env cannot serve as n_envs = {n_envs} copies; pass its id or a callable "
                 "that makes it, or n_envs=1"
             )
-        return _UsersEnv(
-            [lambda: CheckedEnv(env, f"env {first_number}")], autoreset_mode=AutoresetMode.SAME_STEP
-        )
+        return _UsersEnv([lambda: CheckedEnv(env, f"env {first_number}")])
     _require_makeable(env)
     count = _require_number(n_envs)
     spaces: Spaces = {}
@@ -380,10 +419,7 @@ def _vectorize(
         return CheckedEnv(made, f"env {number}")
 
     try:
-        vector = SyncVectorEnv(
-            [partial(build, first_number + i) for i in range(count)],
-            autoreset_mode=AutoresetMode.SAME_STEP,
-        )
+        vector = _Envs([partial(build, first_number + i) for i in range(count)])
     except (gymnasium.error.Error, ImportError) as error:
         reason = str(error).removesuffix(".")
         raise EnvError(f"env '{env}' cannot be built: {reason}{_remedy(env, error)}") from None
@@ -590,8 +626,12 @@ def _fits(value: Any, form: tuple[Any, ...]) -> bool:
     kind, inner, known = form
     try:
         if kind is not None:
-            alike = value.__class__ is kind and len(value) == len(inner)
-            return alike and all(_fits(value[key], child) for key, child in inner)
+            if value.__class__ is not kind or len(value) != len(inner):
+                return False
+            for key, child in inner:  # noqa: SIM110  # all() takes twice as long
+                if not _fits(value[key], child):
+                    return False
+            return True
         if value.__class__ in _INTS:
             low, high = known[int]
             return bool(low <= value <= high)
