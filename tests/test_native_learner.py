@@ -45,6 +45,7 @@ MATRIX = spaces.Box(-1, 1, (2, 3), np.float32)
 IMAGE = spaces.Box(0, 255, (40, 40, 3), np.uint8)
 ACTED = [spaces.Discrete(3), spaces.MultiDiscrete([3, 2, 4]), spaces.Box(-1, 1, (2, 2))]
 NESTED = spaces.Dict({"place": CHOICES, "matrix": MATRIX, "switches": spaces.MultiBinary(3)})
+VECTORS = spaces.Dict(z=spaces.Box(-1, 1, (3,)), a=spaces.Box(0, 1, (2,), np.uint8))
 
 VARIANTS = [
     {},
@@ -114,7 +115,7 @@ def test_few_rows_are_learnt_as_torch_does(batch_size):
     require_equal_updates(native, torch_)
 
 
-@pytest.mark.parametrize("observed", [CHOICES, NESTED, MATRIX], ids=["choices", "nested", "matrix"])
+@pytest.mark.parametrize("observed", [CHOICES, NESTED, VECTORS, MATRIX], ids=str)
 @pytest.mark.parametrize("acted", ACTED, ids=str)
 def test_features_that_are_not_learnt_equal_torchs(observed, acted):
     """Observations of these spaces are encoded once for a rollout, and actions drawn in Rust."""

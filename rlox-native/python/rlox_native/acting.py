@@ -13,8 +13,14 @@ import torch
 from rlox.batches.rollout import Unroll, add_values
 from rlox.files import require_memory_for
 from rlox.learners.rollouts import RolloutTask
-from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy, RecurrentPolicy
+from rlox.networks.actor_critics import (
+    ActorCriticPolicy,
+    ContinuousPolicy,
+    DiscretePolicy,
+    RecurrentPolicy,
+)
 from rlox.rollouts.collector import RolloutCollector
+from rlox.spaces.rows import map_leaves
 from rlox.training.hooks import Hooks
 from torch import Tensor
 
@@ -68,21 +74,20 @@ class _Drawer:
     ) -> tuple[Tensor, Tensor]:
         """Sample actions (N, ...) from the networks' inputs, and return log-probabilities (N,)."""
         actions, log_probs = self._act(self._lent, seen, action_masks)
-        return actions, torch.from_numpy(log_probs)
+        return torch.from_numpy(actions), torch.from_numpy(log_probs)
 
     def _act(
         self,
         stream: npt.NDArray[np.uint64] | None,
         seen: npt.NDArray[np.float32],
         action_masks: Tensor | None,
-    ) -> tuple[Tensor, npt.NDArray[np.float32]]:
-        actions, log_probs = self._learner.act(
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32]]:
+        return self._learner.act(
             self._optimizer.parameters.numpy(),
             stream,
             seen,
             action_masks=None if action_masks is None else action_masks.numpy(),
         )
-        return torch.from_numpy(actions), log_probs
 
     def judge(self, seen: npt.NDArray[np.float32]) -> Tensor:
         """Return values (B,) of the networks' inputs."""
@@ -93,12 +98,17 @@ class _Drawer:
 class NativeActor(_Drawer):
     """Acts for a policy without a memory.
 
-    It implements the part of :class:`rlox.protocols.OnPolicyActor` needed to step envs.
+    It implements the part of :class:`rlox.protocols.OnPolicyActor` needed to step envs, on arrays:
+    a few rows of tensors take as long as all else that it does.
     """
+
+    takes_arrays = True
 
     def __init__(self, task: RolloutTask, learner: ActorCriticLearner) -> None:
         super().__init__(task, learner)
         self._values_wanted = not task.acts_only
+        encoder: Any = task.policy.encoder if type(task.policy) is ActorCriticPolicy else None
+        self._joined: Any = getattr(encoder, "joins", False) and encoder.names
 
     def collect(self, n_steps: int, hooks: Hooks) -> Unroll:
         """Step the envs, and estimate values if required."""
@@ -107,13 +117,18 @@ class NativeActor(_Drawer):
 
     def get_action_and_logprob(
         self, obs: Any, action_masks: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32]]:
         """Sample actions (N, ...) and return them with log-probabilities (N,)."""
-        return self.draw(self.policy.encode(obs).numpy(), action_masks)
+        if self._joined:
+            leaves = [obs[name] for name in self._joined]
+            seen = np.concatenate(leaves, 1).astype(np.float32, copy=False)
+        else:
+            seen = self.policy.encode(map_leaves(torch.from_numpy, obs)).numpy()
+        return self._act(self._lent, seen, action_masks)
 
     def mode(self, obs: Any, action_masks: Tensor | None = None) -> Tensor:
         """Return the most probable actions (B, ...) of observations."""
-        return self._act(None, self.policy.encode(obs).numpy(), action_masks)[0]
+        return torch.from_numpy(self._act(None, self.policy.encode(obs).numpy(), action_masks)[0])
 
     def get_value(self, obs: Any) -> Tensor:
         """Return values (B,) of observations."""

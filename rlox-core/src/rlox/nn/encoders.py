@@ -167,6 +167,8 @@ class VectorEncoder(nn.Module):
         super().__init__()
         self.output_size = int(np.prod(space.shape or ()))
         self._scale = _scale(space)
+        self.changes_nothing = self._scale == 1.0 and len(space.shape or ()) == 1
+        """Whether the features are the observations in float32."""
 
     def forward(self, obs: Tensor) -> Tensor:
         """Return features (B, output_size) of observations (B, *shape)."""
@@ -341,6 +343,8 @@ class CombinedEncoder(nn.Module):
         self.encoders = nn.ModuleList(encoders.values())
         sizes: list[Any] = [encoder.output_size for encoder in encoders.values()]
         self.output_size = sum(sizes)
+        self.joins = all(getattr(each, "changes_nothing", False) for each in encoders.values())
+        """Whether the features are the leaves in float32, side by side."""
 
     def forward(self, obs: Mapping[str, Tensor]) -> Tensor:
         """Return features (B, output_size) of leaves (B, *shape) by name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from operator import itemgetter, methodcaller, setitem
+from operator import itemgetter, methodcaller
 from typing import Any
 
 import numpy as np
@@ -148,7 +148,8 @@ class RolloutCollector:
         if n_steps < 1:
             raise ValueError(f"n_steps must be at least 1, got {n_steps}")
         obs = self.envs.obs if self.envs.started else self._begin()
-        steps = UnrollWriter(self._obs_rows, n_steps, self.envs.n_envs, self.device)
+        arrays = getattr(policy, "takes_arrays", False)
+        steps = UnrollWriter(self._obs_rows, n_steps, self.envs.n_envs, self.device, arrays=arrays)
         valued = self._acting_with_values(policy)
         act: Any = getattr(policy, "get_action_and_logprob", None) if valued is None else valued.act
         try:
@@ -289,25 +290,32 @@ class UnrollWriter:
         n_steps: T.
         n_envs: N.
         device: device of the policy.
+        arrays: whether the policy acts on NumPy arrays and returns such, where others do tensors.
 
     Raises:
         MemoryLimitError: the observations exceed the memory.
     """
 
     def __init__(
-        self, rows: ObservationRows, n_steps: int, n_envs: int, device: torch.device
+        self,
+        rows: ObservationRows,
+        n_steps: int,
+        n_envs: int,
+        device: torch.device,
+        *,
+        arrays: bool = False,
     ) -> None:
-        self._rows = rows
+        self._rows, self._arrays = rows, arrays
         self._to_device = methodcaller("to", device)
         rows.require_memory_for(n_steps, n_envs)
         self._obs_arrays = rows.empty(n_steps + 1, n_envs)
         self._obs = map_leaves(torch.from_numpy, self._obs_arrays)
-        self._obs_rows = _unbind(self._obs)
+        self._obs_rows = _unbind(self._obs_arrays if arrays else self._obs)
         self._rewards = np.empty((n_steps, n_envs), np.float32)
         self._terminated = np.empty((n_steps, n_envs), np.bool_)
         self._truncated = np.empty((n_steps, n_envs), np.bool_)
-        self._actions: list[Tensor] = []
-        self._log_probs: list[Tensor] = []
+        self._actions: list[Any] = []
+        self._log_probs: list[Any] = []
         self._masks: list[Tensor] = []
         self._scaled_rewards: list[npt.NDArray[Any]] = []
         self._final_obs: list[Any] = []
@@ -332,7 +340,7 @@ class UnrollWriter:
         return bool(self._masks)
 
     def observe(self, obs: Any) -> Any:
-        """Store the observations of all envs and return them as tensors on the device.
+        """Store the observations of all envs; return them as tensors on the device, or arrays.
 
         Args:
             obs: (N, *shape) to act on.
@@ -340,18 +348,19 @@ class UnrollWriter:
         t = self._taken
         row = self._obs_rows[t]
         if isinstance(obs, dict):
-            map_leaves(lambda array, leaf: setitem(array, t, leaf), self._obs_arrays, obs)
-            return map_leaves(self._to_device, row)
-        self._obs_arrays[t] = obs
-        return self._to_device(row)
+            for name, array in self._obs_arrays.items():
+                array[t] = obs[name]
+        else:
+            self._obs_arrays[t] = obs
+        return row if self._arrays else map_leaves(self._to_device, row)
 
     def mask(self, masks: npt.NDArray[np.bool_]) -> Tensor:
         """Store the action masks (N, mask_size) and return them on the device."""
         self._masks.append(self._to_device(torch.from_numpy(np.array(masks, np.bool_))))
         return self._masks[-1]
 
-    def act(self, actions: Tensor, log_probs: Tensor) -> npt.NDArray[Any]:
-        """Store the policy's output and return its action rows as an array.
+    def act(self, actions: Any, log_probs: Any) -> npt.NDArray[Any]:
+        """Store the policy's output, tensors or arrays, and return its action rows as an array.
 
         Args:
             actions: (N,) or (N, columns).
@@ -359,7 +368,7 @@ class UnrollWriter:
         """
         self._actions.append(actions)
         self._log_probs.append(log_probs)
-        rows: npt.NDArray[Any] = actions.cpu().numpy()
+        rows: npt.NDArray[Any] = actions if self._arrays else actions.cpu().numpy()
         return rows
 
     def add(self, step: VecEnvStep, scaled_rewards: npt.NDArray[Any] | None = None) -> Any:
@@ -387,7 +396,7 @@ class UnrollWriter:
             self._lost[t] = step["lost"]
         if "life_lost" in step:
             self._life_lost[t] = step["life_lost"]
-        if not cut.any():
+        if not np.count_nonzero(cut):
             return None
         require_finite(step["final_obs"])
         final_obs = map_leaves(lambda leaf: leaf[cut], step["final_obs"])
@@ -420,10 +429,15 @@ class UnrollWriter:
         final_obs = None
         if self._final_obs:
             final_obs = map_leaves(lambda *leaves: torch.cat(leaves), *self._final_obs)
+        acted: Any = self._actions, self._log_probs
+        if self._arrays:
+            actions, log_probs = (torch.from_numpy(np.array(rows)) for rows in acted)
+        else:
+            actions, log_probs = map(torch.stack, acted)
         return Unroll(
             obs=map_leaves(self._to_device, self._obs),
-            actions=torch.stack(self._actions),
-            log_probs=torch.stack(self._log_probs),
+            actions=actions,
+            log_probs=log_probs,
             rewards=self._rewards,
             terminated=self._terminated,
             truncated=self._truncated,
@@ -437,10 +451,10 @@ class UnrollWriter:
 
 
 def _unbind(obs: Any) -> list[Any]:
-    """Return the rows of (T, N, *shape) tensors."""
+    """Return the rows of (T, N, *shape) tensors or arrays."""
     if not isinstance(obs, dict):
-        return list(obs.unbind())
-    leaves = [leaf.unbind() for leaf in obs.values()]
+        return list(obs)
+    leaves = map(list, obs.values())
     return [dict(zip(obs, row, strict=True)) for row in zip(*leaves, strict=True)]
 
 
