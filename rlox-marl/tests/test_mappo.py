@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -298,6 +299,11 @@ def test_agents_that_die_join_and_wait_are_trained(critic, source):
         result = algorithm.evaluate(n_episodes=4)
         returns = [result.agent_returns[agent] for agent in AGENTS]
         np.testing.assert_allclose(np.mean(returns, axis=0), result.returns)
+        of_team, by_agent = (
+            rlox.evaluate(policy, source(), n_episodes=2).returns
+            for policy in (algorithm, SimpleNamespace(predict=algorithm.predict))
+        )
+        np.testing.assert_array_equal(of_team, by_agent)
 
 
 @pytest.mark.parametrize("backend", ["torch", "auto"])

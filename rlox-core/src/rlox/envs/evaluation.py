@@ -6,6 +6,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any, Protocol, runtime_checkable
 
 import gymnasium
@@ -20,8 +21,8 @@ from rlox.envs.running import SHOWN_KEYS, CheckedSteps, CheckedTeams
 from rlox.envs.teams import is_team, make_team_env
 from rlox.errors import EnvError, RloxError, SpaceError
 from rlox.files import pairs_as_html
-from rlox.protocols import MultiAgentVecEnv, VecEnv
-from rlox.spaces.rows import require_finite
+from rlox.protocols import AgentGroup, MultiAgentObs, MultiAgentVecEnv, VecEnv
+from rlox.spaces.rows import join, map_leaves, map_nested, require_finite
 
 MAX_STEPS = 1_000_000
 """Default bound of the env steps in an episode; longer than any episode of gymnasium's envs."""
@@ -37,7 +38,8 @@ NORMALIZING_REMEDY = (
 class Predictor(Protocol):
     """Anything that maps a batch of observations to a batch of actions.
 
-    One that also acts for teams has ``predict_team``, see :class:`TeamPlayer`.
+    One that also acts for teams has ``predict_team``, see :class:`TeamPlayer`; without that,
+    ``predict`` gets a dict of observations by agent there, also of masks, and returns actions so.
 
     A ``predict`` with an argument ``action_masks`` gets the masks of an env that masks actions;
     predictors without it may not act in such envs. One with ``state`` and ``episode_start`` gets
@@ -195,7 +197,9 @@ def evaluate(
     vec_env: Any
     player: Player
     named = backend if isinstance(backend, str) else backend.name
-    if hasattr(predictor, "predict_team") and is_team(env, backend=named, env_kwargs=env_kwargs):
+    # a callable is called to find out, which predictors of one agent need not pay for
+    asked = hasattr(predictor, "predict_team") or not callable(env)
+    if asked and is_team(env, backend=named, env_kwargs=env_kwargs):
         ours = fixed_env_count(env) is None
         vec_env = make_team_env(
             env, n_envs=n_envs if ours else None, backend=named, env_kwargs=env_kwargs
@@ -396,14 +400,15 @@ class TeamPlayer(Player):
         predictor: has ``predict_team(obs, deterministic)``, from a
             :class:`rlox.protocols.MultiAgentObs` to the actions by group. With the arguments
             ``state`` and ``episode_start`` it returns a pair: actions, and the state to pass next;
-            the first state is ``None``.
+            the first state is ``None``. Or has only ``predict``, see :class:`Predictor`.
         env: N envs.
         deterministic: passed to ``predict_team``.
     """
 
     def __init__(self, predictor: Any, env: MultiAgentVecEnv, deterministic: bool) -> None:
         seen = ", ".join(f"{group.observation_space} of {group.name}" for group in env.groups)
-        super().__init__(env, predictor.predict_team, deterministic, seen)
+        predict = getattr(predictor, "predict_team", None) or _for_team(predictor.predict, env)
+        super().__init__(env, predict, deterministic, seen)
         self.agents = tuple(agent for group in env.groups for agent in group.agents)
         self._steps = CheckedTeams(env)
 
@@ -419,3 +424,29 @@ class TeamPlayer(Player):
         self._starts = step["episode_ended"]
         rewards = np.concatenate([step["rewards"][g.name] for g in self._env.groups], axis=1)
         return rewards.mean(axis=1), rewards, step["episode_ended"]
+
+
+def _for_team(predict: Callable[..., Any], env: MultiAgentVecEnv) -> Callable[..., Any]:
+    """Return ``predict_team`` of a ``predict`` whose observations and actions are by agent."""
+    places = [(agent, g, k) for g in env.groups for k, agent in enumerate(g.agents)]
+
+    def take(rows: Mapping[str, Any], group: AgentGroup, column: int) -> Any:
+        return map_leaves(lambda leaf: leaf[:, column], rows[group.name])
+
+    @wraps(predict)
+    def predict_team(obs: MultiAgentObs, deterministic: bool = True, **given: Any) -> Any:
+        seen = {a: join(g.observation_space, take(obs["obs"], g, k)) for a, g, k in places}
+        if masks := {a: take(obs["masks"], g, k) for a, g, k in places if g.name in obs["masks"]}:
+            given["action_masks"] = masks
+        found = predict(seen, deterministic=deterministic, **given)
+        actions, *state = found if "state" in given else (found,)
+        if not isinstance(actions, Mapping) or not seen.keys() <= actions.keys():
+            got = list(actions) if isinstance(actions, Mapping) else type(actions).__name__
+            raise EnvError(f"predict must return actions by agent, {', '.join(seen)}, got {got}")
+        groups = {
+            g.name: map_nested(lambda *rows: np.stack(rows, 1), *(actions[a] for a in g.agents))
+            for g in env.groups
+        }
+        return (groups, *state) if state else groups
+
+    return predict_team
