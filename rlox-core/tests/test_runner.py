@@ -157,7 +157,7 @@ def test_train_without_a_number_finishes_an_interrupted_training(counting):
         (-5, "total_timesteps must be at least 1, got -5"),
         (True, "total_timesteps must be an integer, got True"),
         (2.5, "total_timesteps must be an integer, got 2.5"),
-        ("10", "total_timesteps must be an integer, got '10'"),
+        ("1e3", "total_timesteps must be an integer, got '1e3'; pass 1_000"),
         (None, "there is no interrupted training to finish; pass total_timesteps"),
     ],
 )

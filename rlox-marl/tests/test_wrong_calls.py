@@ -387,6 +387,7 @@ CALLS = {
     "starts of another number": (
      lambda x: x.gru.predict(SEEN, state=None, episode_start=[True, False]),
      "episode_start must be one bool or 1"),
+    "team without agents": (lambda x: x.mappo.predict({}), "obs must hold at least one agent of a"),
     "team without a field": (lambda x: x.mappo.predict_team({"obs": x.shown["obs"]}),
      "obs must be what envs show, a dict with obs, active, masks, state, got ['obs']"),
     "team without a group": (lambda x: x.qmix.predict_team(x.with_(obs={})),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import Enum
 from numbers import Integral
 from pathlib import Path
@@ -449,7 +450,11 @@ def require_integer(name: str, value: object, *, at_least: int) -> int:
         ValueError: it is below the bound.
     """
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} must be an integer, got {value!r}")
+        meant = ""
+        with suppress(ValueError):
+            number = float(str(value))
+            meant = f"; pass {int(number):_}" if number.is_integer() else ""
+        raise TypeError(f"{name} must be an integer, got {value!r}{meant}")
     if value < at_least:
         raise ValueError(f"{name} must be at least {at_least}, got {value}")
     return int(value)

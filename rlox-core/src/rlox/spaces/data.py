@@ -165,6 +165,8 @@ def predict_agents(
         ValueError: there is no such agent, there are not B observations or masks, a state would
             be of B agents, or an argument is not by agent.
     """
+    if isinstance(obs, Mapping) and not obs:
+        raise ValueError(f"obs must hold at least one agent of {', '.join(agents)}, got none")
     if isinstance(obs, Mapping) and not obs.keys().isdisjoint(agents):
         masks, after = ({} if given is None else given for given in (action_masks, state))
         for name, given in (("obs", obs), ("action_masks", masks), ("state", after)):
