@@ -117,6 +117,7 @@ def test_a_table_of_numbers_becomes_a_dataset(run: Callable[..., Result]) -> Non
     assert (
         "no column is called 'act*', for actions; there" in run(*convert, "--actions", "act*").err
     )
+    assert "'r*', for actions, takes rewards too; narrow" in run(*convert, "--actions", "r*").err
     assert run(*convert, "--actions", "force").code == 0
     found = load_dataset("out.parquet")
     assert found.columns["actions"].shape == (len(found), 1)

@@ -17,9 +17,10 @@ from rlox_offline.datasets.files import read_table, require_format
 
 DATASET = "a file (.npz, .hdf5, .parquet, .arrow), or minari:<id>; stream: before it spares memory"
 
-Joined = Annotated[
-    str | None, typer.Option(help="columns to join, such as 'obs_*'", metavar="PATTERN")
-]
+
+def _joined(name: str) -> Any:
+    """Return the option for the columns that are joined to an array."""
+    return typer.Option(help=f"columns to join to {name}, such as '{name}_*'", metavar="PATTERN")
 
 
 def dataset_app() -> typer.Typer:
@@ -153,9 +154,9 @@ def record(
 def convert(
     table: Annotated[Path, typer.Argument(help="a .csv or .parquet", metavar="TABLE")],
     out: Annotated[str, typer.Argument(help="file to write, or minari:<id>", metavar="OUT")],
-    obs: Joined = None,
-    actions: Joined = None,
-    next_obs: Joined = None,
+    obs: Annotated[str | None, _joined("obs")] = None,
+    actions: Annotated[str | None, _joined("actions")] = None,
+    next_obs: Annotated[str | None, _joined("next_obs")] = None,
 ) -> None:
     """Make a dataset of a table, whose columns 'obs_*', say, become one array."""
     require_format(out)

@@ -31,6 +31,7 @@ from rlox.files import open_regular, require_memory_for, target_of
 from rlox_offline.datasets.columns import (
     DIGEST,
     KEY,
+    NAMES,
     Array,
     Columns,
     Digest,
@@ -401,6 +402,9 @@ def read_table(path: Path, patterns: Mapping[str, str]) -> Dataset:
                 raise DatasetError(
                     f"no column is called '{pattern}', for {name}; there are {there}"
                 )
+            if others := ({*NAMES} - {name}) & {*parts}:
+                found = ", ".join(sorted(others))
+                raise DatasetError(f"'{pattern}', for {name}, takes {found} too; narrow it")
             joined = np.stack([_rows(one, table[one].combine_chunks()) for one in parts], axis=1)
             column = _to_table(pyarrow, {name: joined}, {})[name]
             table = table.drop(parts).append_column(name, column)
