@@ -10,7 +10,7 @@ from rlox.cli.app import build_app
 from rlox.errors import BackendError, ConfigError
 from rlox.networks import TwinQNetwork
 from rlox.nn import MLP, EnsembleMLP
-from small_algorithms import ALGORITHMS, ON_DATA, TEAMS, build, dataset, env_of
+from small_algorithms import ALGORITHMS, ON_DATA, TEAMS, Walk, build, dataset, env_of
 from torch import nn
 from typer.testing import CliRunner
 
@@ -93,6 +93,17 @@ def test_policy_and_values_share_layers(name, tmp_path):
         obs = np.random.default_rng(0).uniform(-1, 1, (50, 3)).astype(np.float32)
         acted = rlox.load_policy(tmp_path / "policy.rlox").predict(obs)
         np.testing.assert_allclose(acted, algorithm.predict(obs), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("recurrent", ["none", "lstm"])
+@pytest.mark.parametrize("name", ["ppo", "impala", "mappo"])
+def test_deviation_of_actions_begins_as_asked_for(name, recurrent):
+    """In each kind of policy whose deviation does not depend on the observation."""
+    env = env_of(name, lambda _: Walk(False))
+    with rlox.make(name, env=env, n_envs=2, recurrent=recurrent, log_std=-1.5) as made:
+        for policy in made.policies.values() if name == "mappo" else [made.policy]:
+            state = policy.state_dict()
+            assert [state[key].tolist() for key in state if "log_std" in key] == [[-1.5]]
 
 
 def test_rust_learns_critics_of_their_own_and_other_activations():

@@ -7,14 +7,15 @@ from gymnasium import spaces
 from rlox import seeding
 from rlox.networks.actor_critics import ContinuousPolicy, DiscretePolicy
 from rlox.networks.predict import predict
-from rlox.nn import flush_denormals, make_encoder, set_compute_dtype
+from rlox.nn import Layers, flush_denormals, make_encoder, set_compute_dtype
 from rlox.rollouts.collector import acting
 from rlox.seeding import SeedStreams
 
 BOX = spaces.Box(-10, 10, (3,), np.float32)
 TORQUE = spaces.Box(np.array([-0.5, -2.0], np.float32), np.array([0.5, 2.0], np.float32))
 DISCRETE = DiscretePolicy(3, 4, 8, generator=torch.Generator().manual_seed(0))
-GAUSSIAN = ContinuousPolicy(3, 2, 8, log_std=2.0, generator=torch.Generator().manual_seed(0))
+WIDE = Layers(8, log_std=2.0)
+GAUSSIAN = ContinuousPolicy(3, 2, WIDE, generator=torch.Generator().manual_seed(0))
 
 
 class Echo:

@@ -336,7 +336,7 @@ def _make_networks(
         modules["layers"] = make_mlp(features, hidden, *sizes, **options)
         return modules
 
-    head = ActionHead(view.group.action_space)
+    head = ActionHead(view.group.action_space, log_std=hidden.log_std)
     policy.actor = part(view.actor_space, head.output_size, gain=0.01, head=head)
     if normalize_values == "popart":
         policy.critic = part(view.critic_space, gain=math.sqrt(2))

@@ -10,6 +10,7 @@ from rlox.config.frames import (
     CLIP_REWARDS,
     CONV,
     FRAME_STACK,
+    LOG_STD,
     MEMORY_SIZE,
     NETWORK,
     NORMALIZE_OBSERVATIONS,
@@ -251,6 +252,7 @@ class ActorsConfig(ActorCriticConfig):
     shared: bool = SHARED
     recurrent: Literal["none", "lstm", "gru"] = RECURRENT
     memory_size: int = MEMORY_SIZE
+    log_std: float = LOG_STD
     normalize_observations: bool = NORMALIZE_OBSERVATIONS
     clip_rewards: float | None = CLIP_REWARDS
     frame_stack: int = FRAME_STACK

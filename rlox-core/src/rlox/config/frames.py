@@ -65,6 +65,10 @@ FRAME_STACK = count(
 SHARED = flag(
     False, help="policy and state values share the hidden layers", source=f"{HUANG}, detail 13"
 )
+LOG_STD = option(
+    0.0, help="initial logarithm of the standard deviation of actions that are real numbers",
+    unit="1", source=f"{HUANG}, continuous detail 2; -0.5 in Tianshou", ge=-20.0, le=2.0,
+)  # fmt: skip
 
 
 CONV = option(
@@ -134,6 +138,7 @@ class RolloutConfig(ActorCriticConfig):
     conv: Conv = CONV
     recurrent: Literal["none", "lstm", "gru"] = RECURRENT
     memory_size: int = MEMORY_SIZE
+    log_std: float = LOG_STD
     normalize_observations: bool = NORMALIZE_OBSERVATIONS
     normalize_rewards: bool = NORMALIZE_REWARDS
     clip_rewards: float | None = CLIP_REWARDS

@@ -68,7 +68,7 @@ NAMES: dict[Group, tuple[str, ...]] = {
     "network": (
         "activation", "bins", "blocks", "conv", "critic", "critic_obs", "decoder_keys", "depth",
         "deter_dim", "distributional", "dropout", "dueling", "encoder_keys", "gain", "hyper_size",
-        "latent_dim", "layer_norm", "lora_alpha", "lora_dropout", "lora_rank",
+        "latent_dim", "layer_norm", "log_std", "lora_alpha", "lora_dropout", "lora_rank",
         "lora_target_modules", "memory_size", "mixing_size", "n_atoms", "n_quantiles", "network",
         "noisy", "noisy_std", "recurrent", "share_parameters", "shared", "size", "stoch_classes",
         "stoch_dim",

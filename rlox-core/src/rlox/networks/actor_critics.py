@@ -137,7 +137,6 @@ class ContinuousPolicy(Policy):
         obs_dim: size of an observation.
         act_dim: size of an action.
         hidden: width of both hidden layers, or widths of any number of them.
-        log_std: initial log standard deviation.
         generator: source of the weights and of the sampled actions; ``None`` uses torch's global
             one.
     """
@@ -148,13 +147,12 @@ class ContinuousPolicy(Policy):
         act_dim: int,
         hidden: Hidden = 64,
         *,
-        log_std: float = 0.0,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(generator=generator)
         self._action_space = spaces.Box(-np.inf, np.inf, (act_dim,))
         self.actor, self.critic = _make_both(obs_dim, hidden, act_dim, generator)
-        self.log_std = nn.Parameter(torch.full((act_dim,), log_std))
+        self.log_std = nn.Parameter(torch.full((act_dim,), Layers.expand(hidden).log_std))
 
     def encode(self, obs: Tensor) -> Tensor:
         """Return ``obs`` (B, obs_dim) float32."""
@@ -200,7 +198,7 @@ class ActorCriticPolicy(Policy):
     ) -> None:
         super().__init__(generator=generator)
         self.encoder = encoder
-        self.head = ActionHead(action_space)
+        self.head = ActionHead(action_space, log_std=Layers.expand(hidden).log_std)
         features: Any = encoder.output_size
         self.actor, self.critic = _make_both(features, hidden, self.head.output_size, generator)
 
@@ -314,7 +312,7 @@ class RecurrentPolicy(nn.Module):
         super().__init__()
         self.generator = generator
         self.encoder = encoder
-        self.head = ActionHead(action_space)
+        self.head = ActionHead(action_space, log_std=Layers.expand(hidden).log_std)
         features = int(encoder.output_size)  # type: ignore[arg-type]
         self.actor_memory = Memory(features, memory_size, kind, generator=generator)
         self.critic_memory = Memory(features, memory_size, kind, generator=generator)

@@ -166,6 +166,8 @@ class Layers:
     """Scale of the hidden layers' orthogonal weights; ``None``: that of each network's class."""
     shared: bool = False
     """Whether a policy and its state values share the hidden layers."""
+    log_std: float = 0.0
+    """Initial log standard deviation of a policy's real numbers, if it is a parameter."""
 
     @classmethod
     def of(cls, config: Any) -> Layers:
