@@ -595,6 +595,17 @@ def presets(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def evidence(session: nox.Session) -> None:
+    """Train the runs that ``docs/evidence.md`` lacks; ``-- ppo-Hopper-v5`` those of a row.
+
+    Interrupted ones go on from their checkpoints in ``runs/evidence``.
+    """
+    sync(session, "--group", "learn")
+    command = ("python", "benchmarks/evidence.py", "run", *session.posargs)
+    session.run(*command, env=ONE_THREAD)
+
+
+@nox.session(default=False)
 def benchmarks(session: nox.Session) -> None:
     """Measure rlox and its peers side by side; ``-- replay offline`` runs those scripts alone.
 

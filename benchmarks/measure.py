@@ -23,6 +23,7 @@ from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
+from rlox.cli.commands.doctor import processor
 
 Part = tuple[Any, str, str | Callable[[], str]]
 """An object, the name of its function, and the part's name or a function that returns it."""
@@ -46,7 +47,7 @@ def machine(packages: Sequence[str], **peers: Sequence[str]) -> dict[str, Any]:
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     ).stdout.strip()
     return {
-        "cpu": _cpu(),
+        "cpu": processor(),
         "cores": os.cpu_count(),
         "load_before": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "python": platform.python_version(),
@@ -54,16 +55,6 @@ def machine(packages: Sequence[str], **peers: Sequence[str]) -> dict[str, Any]:
         "date": time.strftime("%Y-%m-%d"),
         "commit": commit,
     }
-
-
-def _cpu() -> str:
-    """Return the processor's name, family and model, because clouds hide the end of the name."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
-    cpu = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
-    if not {"model name", "cpu family", "model"} <= cpu.keys():
-        return cpu.get("model name", platform.processor())
-    return f"{cpu['model name']}, family {cpu['cpu family']}, model {cpu['model']}"
 
 
 def interleave(

@@ -6,7 +6,6 @@ Two versions of rlox that print the same hashes on one machine compute the same 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 import warnings
@@ -17,6 +16,7 @@ import gymnasium
 import numpy as np
 import rlox
 from gymnasium import spaces
+from rlox_tools.evidence import digest, parameter_hash
 
 PPO = {"n_envs": 4, "n_steps": 32, "batch_size": 64, "n_epochs": 2}
 REPLAY = {"learning_starts": 100, "batch_size": 32}
@@ -163,33 +163,6 @@ def dataset() -> Any:
     return Dataset(columns)
 
 
-def digest(state: Any) -> str:
-    """Return the SHA-256 of all arrays of a state."""
-    found = hashlib.sha256()
-
-    def add(value: Any, path: str) -> None:
-        if isinstance(value, dict):
-            for key in sorted(value):
-                add(value[key], f"{path}.{key}")
-        elif isinstance(value, np.ndarray):
-            found.update(np.ascontiguousarray(value).tobytes())
-
-    add(state, "")
-    return found.hexdigest()[:16]
-
-
-def parameters(algorithm: Any) -> str:
-    """Return the hash of all learnt parameters."""
-    found = {}
-    for name, optimizer in sorted(algorithm.optimizers.items()):
-        if hasattr(optimizer, "parameters"):
-            found[name] = optimizer.parameters.numpy()
-        else:  # modules of rl8
-            state = algorithm.agent.policy.model.state_dict()
-            found[name] = {key: value.numpy() for key, value in state.items()}
-    return digest(found)
-
-
 def main() -> None:
     """Print the hashes by run and learner backend."""
     wanted = sys.argv[1:]
@@ -207,7 +180,7 @@ def main() -> None:
                 continue
             with made:
                 made.train(steps)
-                found[f"{name} {backend or ''}".strip()] = parameters(made)
+                found[f"{name} {backend or ''}".strip()] = parameter_hash(made)
     for name in OFFLINE:
         for backend in ("torch", "native"):
             if wanted and not any(name.startswith(word) for word in wanted):
@@ -220,7 +193,7 @@ def main() -> None:
                 continue
             with made:
                 made.train(60)
-                found[f"{name} {backend}"] = parameters(made)
+                found[f"{name} {backend}"] = parameter_hash(made)
     for name in LANGUAGE:
         if not wanted or any(name.startswith(word) for word in wanted):
             found[name] = language(name)

@@ -44,7 +44,10 @@ def test_measured_score_is_that_of_the_files(preset):
     if "runs" in files[0]:
         [found] = files
         returns = [run["mean_return"] for run in found["runs"]]
-        seconds = [run["train_seconds"] for run in found["runs"]]
+        seconds = [
+            run.get("train_seconds") or run["segments"]["processor_seconds"][-1]
+            for run in found["runs"]
+        ]
         assert (found["algorithm"], found["env_steps"]) == (preset.algorithm, preset.steps)
         assert found["episodes"] == preset.episodes
         config = config_class(preset.algorithm)(preset=preset.full_name).to_dict()

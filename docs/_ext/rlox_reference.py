@@ -110,6 +110,7 @@ def write_reference() -> None:
         "cli-report": table(("flag", "default", "meaning"), command_flags("report")),
         "cli-film": table(("flag", "default", "meaning"), command_flags("film")),
         "cli-tune": table(("flag", "default", "meaning"), command_flags("tune")),
+        "cli-verify": table(("flag", "default", "meaning"), command_flags("verify")),
         "cli-explain": table(("flag", "default", "meaning"), command_flags("explain")),
         "cli-list": table(("flag", "default", "meaning"), command_flags("list")),
     }

@@ -21,6 +21,7 @@ def rlox_commands() -> Iterable[CommandSpec]:
         ("plot", "Draw learning curves of runs and sweeps."),
         ("report", "Write one page about runs: curves, evaluations, options, timing, films."),
         ("tune", "Search for good options."),
+        ("verify", "Train a tenth of a published run again, and compare."),
     ):
         yield CommandSpec(name, summary, f"rlox_tools.commands.{name}:make_command")
 

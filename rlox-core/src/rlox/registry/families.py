@@ -85,6 +85,7 @@ ELSEWHERE = {
     ("rlox_commands", "plot"): "tools",
     ("rlox_commands", "report"): "tools",
     ("rlox_commands", "tune"): "tools",
+    ("rlox_commands", "verify"): "tools",
     ("rlox_commands", "worker"): "distributed",
     ("rlox_env_backends", "ale"): "atari",
     ("rlox_env_backends", "envpool"): "envpool",

@@ -18,7 +18,9 @@ from rlox.registry.table import Registration, Registry, load_plugins, resolve
 
 def doctor_command() -> None:
     """Show versions, backends, devices, threads and missing parts, to paste into an issue."""
-    print_pairs({"platform": platform.platform(), "processor": _processor()}, width=12)
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = f"{usable} of {os.cpu_count()} cores"
+    print_pairs({"platform": platform.platform(), "processor": f"{processor()}, {cores}"}, width=12)
     from rlox.training.checkpoint import installed_versions  # slow, as it imports gymnasium
 
     problems = [clash] if (clash := name_clash()) else []
@@ -64,11 +66,14 @@ def _imported(name: str, problems: list[str]) -> Any:
         return None
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Return the processor's name, family and model, because clouds hide the end of the name."""
     info = Path("/proc/cpuinfo")  # for systems where platform.processor() is empty
-    found = re.search(r"^model name\s*: (.+)", info.read_text() if info.exists() else "", re.M)
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{found[1] if found else platform.processor()}, {usable} of {os.cpu_count()} cores"
+    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
+    cpu = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    if not {"model name", "cpu family", "model"} <= cpu.keys():
+        return cpu.get("model name", platform.processor())
+    return f"{cpu['model name']}, family {cpu['cpu family']}, model {cpu['model']}"
 
 
 def _usability(backend: Registration) -> str:
