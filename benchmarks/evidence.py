@@ -91,7 +91,8 @@ def read(task: Task) -> dict[str, Any]:
         config = config.replace(save_replay_buffer=True)
     return {
         "algorithm": task.algorithm, "env": task.env, "env_steps": task.env_steps, "episodes": 20,
-        "eval_freq": 30_000, "eval_episodes": 10, "config": config.to_dict(), "runs": [],
+        "eval_freq": 30_000, "eval_episodes": 10, "config": config.to_dict() | {"seed": None},
+        "runs": [],
     }  # fmt: skip
 
 

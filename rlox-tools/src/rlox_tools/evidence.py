@@ -17,7 +17,6 @@ import numpy as np
 import rlox
 from rlox.callbacks import Callback, CheckpointCallback, EvalCallback
 from rlox.callbacks.base import Multiples
-from rlox.cli.commands.doctor import processor
 from rlox.registry import algorithm_class
 
 SEGMENTS = 10
@@ -91,7 +90,6 @@ def train(
         steps, returns = np.transpose(evaluations.eval_results)
         run = {
             "seed": seed,
-            "processor": processor(),
             "curve": {
                 "env_steps": steps.astype(int).tolist(),
                 "mean_return": returns.round(2).tolist(),

@@ -43,11 +43,12 @@ def verify_command(
     curves = np.array([each["curve"]["mean_return"][: len(here)] for each in known["runs"]])
     outside = np.maximum(curves.min(0) - here, here - curves.max(0)).max(initial=0.0)
     hashes = found["segments"]["hash"][segment - 1], ends["hash"][segment - 1]
-    same = processor() == kept[seed]["processor"]
+    cpu = kept[seed]["machine"]["cpu"]
+    same = cpu == processor()
     print_pairs(
         {
             "hash": f"{hashes[0]}, published {hashes[1]}",
-            "processor": "of the same type" if same else f"not {kept[seed]['processor']}",
+            "processor": "of the same type" if same else f"not {cpu}",
             "curve": f"at most {outside:.1f} outside the range of the {len(curves)} seeds",
         }
     )
