@@ -125,7 +125,9 @@ def row(task: Task) -> list[str]:
     name = f"{task.algorithm.upper()} {task.env}"
     if not task.path.is_file():
         return [name, "*missing*", "", "", "", task.published, ""]
-    runs = read(task)["runs"]
+    cell = read(task)
+    runs, env_kwargs = cell["runs"], cell["config"]["env_kwargs"]
+    name += f", `{env_kwargs}`" if env_kwargs else ""
     curves = np.array([each["curve"]["mean_return"] for each in runs])
     best = curves[:, curves.mean(0).argmax()]
     iqm = bootstrap_iqm([curves[:, -1]])
