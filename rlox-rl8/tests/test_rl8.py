@@ -8,8 +8,9 @@ from agents import KINDS, Windows, small
 from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
 from rlox_rl8.conditions import HitsUpperBound
 from rlox_rl8.env import ContinuousDummyEnv, DiscreteDummyEnv
-from rlox_rl8.models import DefaultDiscreteModel
+from rlox_rl8.models import DefaultDiscreteModel, DefaultDiscreteRecurrentModel
 from rlox_rl8.trainers import RecurrentTrainer, Trainer
+from tensordict import TensorDict
 
 
 class Dropping(DefaultDiscreteModel):
@@ -104,6 +105,29 @@ def test_negative_state_resets_mean_never():
     for length, message in ((3, "seq_len must divide"), (0, "seq_len: expected")):
         with pytest.raises(ValueError, match=message):
             small(RecurrentAlgorithmConfig, seq_len=length)
+
+
+class Remembering(DefaultDiscreteRecurrentModel):
+    """Begins with states of its own."""
+
+    def __init__(self, *specs):
+        super().__init__(*specs, hidden_size=8)
+        self.first = torch.nn.Parameter(torch.ones(1, 1, 8))
+
+    def init_states(self, n, /):
+        """Return views of one parameter."""
+        first = self.first.expand(n, 1, 8)
+        return TensorDict({"hidden_states": first, "cell_states": first}, [n])
+
+
+def test_first_states_are_the_models():
+    """Nothing is written into what the model returns."""
+    algorithm = small(RecurrentAlgorithmConfig, model_cls=Remembering, model_config=None)
+    for _ in range(2):
+        algorithm.collect()
+        algorithm.step()
+    assert (algorithm.policy.model.first == 1).all()
+    assert (algorithm._states["cell_states"] != 1).any()
 
 
 @pytest.mark.parametrize("method", ["rolling_window", "padded_rolling_window"])

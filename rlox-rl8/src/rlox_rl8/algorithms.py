@@ -187,7 +187,8 @@ class RecurrentAlgorithm(
         # views need the whole horizon so far
         begins = (0 if past else t for t in range(self.hparams.horizon + 1))
         self._observed = [observed[:, first : t + 1] for t, first in enumerate(begins)]
-        self._states = self.policy.model.init_states(self.hparams.num_envs)
+        # a model may return its own tensors
+        self._states = self.policy.model.init_states(self.hparams.num_envs).detach().clone()
         """States (B) between horizons."""
         self._now = self._states
         """States (B) before the next step."""
@@ -197,7 +198,7 @@ class RecurrentAlgorithm(
 
     def _forget(self) -> None:
         self.state.seqs = 0
-        self._states.copy_(self.policy.model.init_states(self.hparams.num_envs))
+        self._states.copy_(self.policy.model.init_states(self.hparams.num_envs).detach())
 
     def _value(self, final: TensorDict, envs: Tensor) -> Tensor:
         # until the next step, the states still belong to the cut episode

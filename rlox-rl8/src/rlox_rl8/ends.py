@@ -23,8 +23,6 @@ def begin_episodes(policy: Any, states: TensorDict, begins: Tensor) -> TensorDic
         states: (B)
         begins: (B) bool.
     """
-    if not begins.any():
-        return states
     initial = policy.init_states(len(states)).to(states.device)
 
     def choose(fresh: Tensor, old: Tensor) -> Tensor:

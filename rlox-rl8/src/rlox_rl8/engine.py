@@ -185,6 +185,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         hparams, groups = self.hparams, self.optimizer.param_groups
         on_gpu = hparams.device_type == "cuda"
         asks = self.grad_scaler.is_enabled() or hparams.target_kl_div is not None
+        asks |= not getattr(self.policy.model, "capturable", True)
         captures = on_gpu and not asks and "capturable" in groups[0]
         self._learn = Program(self._take_steps, captures=captures)
         if captures:
@@ -303,9 +304,9 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         for t in range(hparams.horizon):
             self._before_step(t, anew)
             sampled = self._act(t, deterministic)
-            out = self.step_envs(self.env, sampled["actions"])
             for key in ("actions", "logp", "values"):
                 store[key][t] = sampled[key]
+            out = self.step_envs(self.env, sampled["actions"])
             obs[t + 1] = out["obs"]
             rewards[t] = out["rewards"]
             if carried is not None:
@@ -329,7 +330,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         if any(x - x != 0 for x in numbers):
             raise ValueError(
                 f"{type(self.env).__name__}.step must return finite observations and rewards, got "
-                "NaN or infinity; correct the env"
+                "NaN or infinity; correct the env, or lower lr if the policy diverged"
             )
         stats: Any = dict(zip(COLLECTED, numbers, strict=False))
         stats["env/resets"] = self.hparams.num_envs if resets else 0
@@ -436,7 +437,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             terms = self.fast.add_gradient(minibatch, 1 / accumulated)
             return {key: value / accumulated for key, value in terms.items()}
         hparams = self.hparams
-        coeff = self._coeff if self._has_entropy else 0.0
+        coeff = self._coeff if self._has_entropy else None
         rows = size = len(minibatch)
         # whether a gradient is added depends on the divergence of the whole minibatch
         if hparams.target_kl_div is None and hparams.device_type == "cpu":

@@ -162,7 +162,7 @@ def clipped_losses(
 
 
 def loss_and_terms(
-    algorithm: Any, samples: TensorDict, coeff: float | Tensor
+    algorithm: Any, samples: TensorDict, coeff: Tensor | None
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the loss of samples with its graph, and means by the names of :data:`TERMS`.
 
@@ -171,7 +171,7 @@ def loss_and_terms(
     Args:
         algorithm: owner of the learning policy.
         samples: (N) transitions, or (N, L) sequences.
-        coeff: weight of the entropy; the number 0 leaves it out.
+        coeff: weight of the entropy; ``None`` leaves it out.
     """
     hparams, policy = algorithm.hparams, algorithm.policy
     with torch.autocast(hparams.device_type, dtype=hparams.half, enabled=hparams.enable_amp):
@@ -183,14 +183,14 @@ def loss_and_terms(
     losses = clipped_losses(
         dist.logp(flat["actions"]),
         out["values"],
-        dist.entropy() if isinstance(coeff, Tensor) else None,
+        None if coeff is None else dist.entropy(),
         flat["logp"],
         flat["advantages"],
         flat["returns"],
         clip_param=hparams.clip_param,
         vf_clip_param=hparams.vf_clip_param,
         vf_coeff=hparams.vf_coeff,
-        entropy_coeff=coeff,
+        entropy_coeff=0.0 if coeff is None else coeff,
         dual_clip_param=hparams.dual_clip_param,
     )
     shares = (losses.entropy, losses.policy, losses.vf, losses.total.detach(), losses.kl_div)
