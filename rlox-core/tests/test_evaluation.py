@@ -83,6 +83,8 @@ def test_env_with_an_id_is_made_again():
     env.reset(seed=0)
     result = evaluate(Constant(), env, n_episodes=4)
     assert result.lengths.tolist() == [3, 3, 3, 3]
+    env.agents = ["one"]  # which makes no team of it
+    assert evaluate(Constant(), env, n_episodes=1).lengths.tolist() == [3]
     env.step(0)
     env.close()
 

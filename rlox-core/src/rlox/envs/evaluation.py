@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, Protocol, runtime_checkable
@@ -198,7 +198,8 @@ def evaluate(
     player: Player
     named = backend if isinstance(backend, str) else backend.name
     # a callable is called to find out, which predictors of one agent need not pay for
-    asked = hasattr(predictor, "predict_team") or not callable(env)
+    plain = callable(env) or isinstance(env, (gymnasium.Env, gymnasium.vector.VectorEnv))
+    asked = hasattr(predictor, "predict_team") or not plain
     if asked and is_team(env, backend=named, env_kwargs=env_kwargs):
         ours = fixed_env_count(env) is None
         vec_env = make_team_env(
@@ -376,11 +377,8 @@ class OnePlayer(Player):
             SpaceError: the envs mask actions and the predictor takes no masks.
         """
         masks = self._steps.action_masks()
-        if masks is not None and "action_masks" not in self._arguments:
-            raise SpaceError(
-                "the env masks actions, but predict has no argument 'action_masks' and would "
-                "take forbidden ones; act with a policy that takes masks, such as PPO's"
-            )
+        if masks is not None:
+            require_masks_taken(self._arguments)
         actions = self._act() if masks is None else self._act(action_masks=masks)
         space = self._env.action_space
         if isinstance(space, spaces.Box):
@@ -391,6 +389,19 @@ class OnePlayer(Player):
         self._obs = step["obs"]
         self._starts = step["terminated"] | step["truncated"]
         return step["rewards"], np.zeros((self.n_envs, 0)), self._starts
+
+
+def require_masks_taken(arguments: Container[str]) -> None:
+    """Check that a predictor with these arguments takes action masks.
+
+    Raises:
+        SpaceError: it does not.
+    """
+    if "action_masks" not in arguments:
+        raise SpaceError(
+            "the env masks actions, but predict has no argument 'action_masks' and would "
+            "take forbidden ones; act with a policy that takes masks, such as PPO's"
+        )
 
 
 class TeamPlayer(Player):
@@ -437,6 +448,7 @@ def _for_team(predict: Callable[..., Any], env: MultiAgentVecEnv) -> Callable[..
     def predict_team(obs: MultiAgentObs, deterministic: bool = True, **given: Any) -> Any:
         seen = {a: join(g.observation_space, take(obs["obs"], g, k)) for a, g, k in places}
         if masks := {a: take(obs["masks"], g, k) for a, g, k in places if g.name in obs["masks"]}:
+            require_masks_taken(inspect.signature(predict).parameters)
             given["action_masks"] = masks
         found = predict(seen, deterministic=deterministic, **given)
         actions, *state = found if "state" in given else (found,)

@@ -201,9 +201,10 @@ class GymVecEnv:
         self._observation_space = without_mask(self._env.single_observation_space)
         self._rows = ObservationRows(self._observation_space)  # refuses unsupported spaces
         self._masks = ActionMasks(self._env)
-        self.checks_steps = isinstance(self._env, _Envs)
+        ours = isinstance(self._env, _Envs)
+        self.checks_steps = ours and type(self) is GymVecEnv
         masked = self._observation_space is not self._env.single_observation_space
-        self._by_leaf = self.checks_steps and not masked
+        self._by_leaf = ours and not masked
 
     @property
     def n_envs(self) -> int:
