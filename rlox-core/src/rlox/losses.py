@@ -525,13 +525,18 @@ def passes_target_kl(terms: Any, target_kl: float | None) -> bool:
     """
     if target_kl is None:
         return False
-    kl = float(_approx_kl(terms, "target_kl"))
+    kl = float(approx_kl(terms, "target_kl"))
     if RANKS:  # all ranks stop, or none
         kl = RANKS[0].total(kl, "the stop at target_kl") / RANKS[0].size
     return kl > KL_TOLERANCE * target_kl
 
 
-def _approx_kl(terms: Any, option: str) -> Tensor:
+def approx_kl(terms: Any, option: str) -> Tensor:
+    """Return the approximate KL among a loss's terms, which an option needs.
+
+    Raises:
+        ConfigError: there is none.
+    """
     if not hasattr(terms, "approx_kl"):
         raise ConfigError(
             f"{option} needs an objective that reports approx_kl, got {type(terms).__name__}; "
@@ -544,8 +549,8 @@ def _approx_kl(terms: Any, option: str) -> Tensor:
 class AdaptiveRate:
     """A factor of the learning rate that keeps a minibatch's approximate KL near a target.
 
-    Above twice the target it is divided by 1.5, below half of it multiplied by 1.5, within 0.01 and
-    10.
+    Above twice the target the factor is divided by 1.5, below half of it multiplied by 1.5, within
+    0.01 and 10. A KL of 0, as in the first minibatch, changes nothing.
 
     Args:
         target: KL in nats.
@@ -570,7 +575,7 @@ class AdaptiveRate:
         Raises:
             ConfigError: the terms have no ``approx_kl``.
         """
-        kl = _approx_kl(terms, "adaptive_kl").clone()
+        kl = approx_kl(terms, "adaptive_kl").clone()
         for ranks in RANKS:
             ranks.average(kl, "adaptive_kl")
         rises = (kl > 0) & (kl < self.target / 2)

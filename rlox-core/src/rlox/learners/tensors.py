@@ -21,7 +21,7 @@ from torch import Tensor
 from rlox.batches.rollout import RolloutBatch
 from rlox.batches.transitions import cut_into_sequences
 from rlox.envs.gymnasium import STEP_KEYS
-from rlox.envs.preprocessing import CLIP, EPSILON, Moments, Preprocessor, RewardScaler
+from rlox.envs.preprocessing import CLIP, EPSILON, Moments, Preprocessor
 from rlox.envs.running import (
     EpisodeStatistics,
     leaves_of,
@@ -31,7 +31,7 @@ from rlox.envs.running import (
 from rlox.envs.tensors import TensorVecEnv, array_of
 from rlox.errors import BackendError, ConfigError, EnvError, SpaceError
 from rlox.learners.rollouts import RolloutTask
-from rlox.losses import KL_TOLERANCE, Objective
+from rlox.losses import KL_TOLERANCE, Objective, approx_kl
 from rlox.nn.devices import acting, learning_mode
 from rlox.nn.mlp import Memory
 from rlox.nn.programs import Program
@@ -188,10 +188,11 @@ class TensorMoments:
         ]
         self.push()
 
-    def pull(self) -> None:
-        """Write the numbers into those of the host."""
+    def pull(self) -> Moments:
+        """Write the numbers into those of the host, and return these."""
         found = [array_of(x) for x in self._numbers]
         self._moments.load_state_dict(dict(zip(("mean", "variance", "count"), found, strict=True)))
+        return self._moments
 
     def push(self) -> None:
         """Take over the numbers of the host."""
@@ -269,11 +270,8 @@ class TensorCollector:
             self.observation_space = self._preprocessor.space
             moments = self._preprocessor.moments.items()
             self._moments = {name: TensorMoments(each, device) for name, each in moments}
-        self._reward_scaler: RewardScaler | None = None
-        if normalize_rewards:
-            self._reward_scaler = RewardScaler(env.n_envs, gamma)
-            self._of_returns = TensorMoments(self._reward_scaler.moments, device)
-            self._returns = torch.zeros(env.n_envs, dtype=torch.float64, device=device)
+        self._of_returns = TensorMoments(Moments(), device) if normalize_rewards else None
+        self._returns = torch.zeros(env.n_envs, dtype=torch.float64, device=device)
         self.clip_rewards = clip_rewards
         self.statistics = EpisodeStatistics(env.n_envs)
         self.storage: Storage | None = None
@@ -329,8 +327,7 @@ class TensorCollector:
             self._require_obs("reset's observations", obs, store.obs)
             self._obs = map_leaves(lambda row: row[0].clone(), store.obs)
             map_leaves(Tensor.copy_, self._obs, self._seen(obs, learns=True))
-            if self._reward_scaler is not None:
-                self._returns.zero_()
+            self._returns.zero_()
             self._seeds.resets += 1
             self.running.zero_()
             self.actor.begin()
@@ -386,7 +383,7 @@ class TensorCollector:
         columns = () if isinstance(leaf.space, spaces.Discrete) else (leaf.columns,)
         masked = hasattr(self.env.tensors, "action_masks")
         rewards, memory = empty(shape), dict[str, Any]()
-        scales = self._reward_scaler is not None or self.clip_rewards is not None
+        scales = self._of_returns is not None or self.clip_rewards is not None
         if isinstance(self.actor, RememberingActor):
             parts = n_steps // (self._seq_len or n_steps)
             memory["episode_starts"] = empty(shape, dtype=torch.bool)
@@ -425,7 +422,7 @@ class TensorCollector:
 
     def _scaled(self, rewards: Tensor, ended: Tensor) -> Tensor:
         """Return the rewards (N,) of a step to estimate advantages from."""
-        if self._reward_scaler is not None:
+        if self._of_returns is not None:
             self._returns.mul_(self._gamma).add_(rewards)
             self._of_returns.update(self._returns)
             self._returns.masked_fill_(ended, 0.0)
@@ -485,6 +482,8 @@ class TensorCollector:
         report = self.storage.report.cpu().numpy()
         if not report[-1]:
             self._obs = None
+            for moments in (*self._moments.values(), *filter(None, [self._of_returns])):
+                moments.push()  # which never forget a NaN
             raise EnvError(
                 f"{type(self.env.tensors).__name__} must return finite observations and rewards, "
                 "and masks that allow a choice, got others; correct the env"
@@ -509,9 +508,8 @@ class TensorCollector:
         more: dict[str, Any] = {}
         if (preprocessor := self.preprocessor) is not None:
             more["observations"] = preprocessor.state_dict()
-        if self._reward_scaler is not None:
-            self._of_returns.pull()
-            moments = self._reward_scaler.moments.state_dict()
+        if self._of_returns is not None:
+            moments = self._of_returns.pull().state_dict()
             more["rewards"] = {"moments": moments, "returns": array_of(self._returns)}
         return {
             **more,
@@ -533,7 +531,7 @@ class TensorCollector:
         require_same_leaves(state.get("leaves"), leaves_of(self.env))
         normalizes = self._preprocessor is not None
         require_same_option("normalize_observations", "observations" in state, normalizes)
-        scales = self._reward_scaler is not None
+        scales = self._of_returns is not None
         require_same_option("normalize_rewards", "rewards" in state, scales)
         fits = self.statistics.fits(state["statistics"])
         exact = bool(state["env"]) and fits and hasattr(self.env.tensors, "load_state_dict")
@@ -551,10 +549,11 @@ class TensorCollector:
             self._preprocessor.load_state_dict(state["observations"])
             for moments in self._moments.values():
                 moments.push()
-        if self._reward_scaler is not None:
-            self._reward_scaler.load_state_dict(state["rewards"], keep_running=False)
+        if self._of_returns is not None:
+            self._of_returns.pull().load_state_dict(state["rewards"]["moments"])
             self._of_returns.push()
-            self._returns.copy_(torch.as_tensor(state["rewards"]["returns"]))
+            if exact:
+                self._returns.copy_(torch.as_tensor(state["rewards"]["returns"]))
         self.storage = None
         self.statistics.load_state_dict(state["statistics"], keep_running=False)
 
@@ -711,7 +710,7 @@ class TensorLearner:
                 loss, terms = self._loss(self._objective, task.policy, minibatch)
                 counts = 1 - self._stopped
                 if task.target_kl is not None:
-                    kl = terms.approx_kl.clone()
+                    kl = approx_kl(terms, "target_kl").clone()
                     for ranks in RANKS:
                         ranks.average(kl, "the stop at target_kl")
                     passes = (kl > KL_TOLERANCE * task.target_kl).to(kl.dtype)
