@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from devices import gpu_of
+from clocks import gpu_of
 from gymnasium import spaces
 from measure import Side, kept, machine, ratio_summary, run_in_turns, summary, write
 from torch import Tensor

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from devices import gpu_of
+from clocks import gpu_of
 from dreamer_programs import RLOX
 from dreamer_sizes import TWELVE_M
 from measure import Side, kept, machine, ratio_summary, run_in_turns, summary, write

@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from devices import clock_of, gpu_of
+from clocks import clock_of, gpu_of
 from measure import Part, machine, peak_mib, ratio_summary, time_by_part, write
 
 Layout = Literal["auto", "padded"]

@@ -22,7 +22,7 @@ import warnings
 from typing import Any
 
 import torch
-from devices import clock_of, gpu_of
+from clocks import clock_of, gpu_of
 from measure import machine, ratio_summary, run_process, summary, write
 from rl8_learning import example
 
