@@ -66,7 +66,9 @@ RUNS: dict[str, tuple[str, str, int, dict[str, Any]]] = {
 }  # fmt: skip
 OFFLINE = ("bc", "td3_bc", "awac", "iql", "cql")
 LANGUAGE = ("grpo", "dpo")
-IN_TORCH = ("vdn", "qmix", "independent_q", "dreamer_v3", "crossq", "discrete_sac")
+IN_TORCH = (
+    "vdn", "qmix", "independent_q", "dreamer_v3", "crossq", "discrete_sac", "rl8_recurrent_ppo",
+)  # fmt: skip
 """Algorithms without a choice of backend."""
 
 

@@ -110,7 +110,7 @@ def made(package, kind, discrete, **options):
     }  # fmt: skip
     if kind == KINDS[1]:
         given |= {"seq_len": SEQUENCE, "seqs_per_state_reset": HORIZON // SEQUENCE}
-    if package == "rlox.rl8":
+    if (package, kind) == ("rlox.rl8", KINDS[0]):
         given["backend"] = "torch"
     return getattr(algorithms, kind)(**{**given, **options}).build(line(env.Env, discrete))
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from agents import parameters
 from rlox.errors import BackendError
-from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
+from rlox_rl8.algorithms import AlgorithmConfig
 from rlox_rl8.env import ContinuousDummyEnv, DiscreteDummyEnv
 from rlox_rl8.vec_envs import tensor_env
 
@@ -17,10 +17,10 @@ ALL_TERMS = {
 ACCUMULATED = {"sgd_minibatch_size": 48, "accumulate_grads": True, "entropy_coeff": 0.01}
 
 
-def built(env, backend, kind=AlgorithmConfig, **options):
+def built(env, backend, **options):
     """Return an algorithm with fixed weights."""
     torch.manual_seed(0)
-    return kind(**{**SMALL, **options}, backend=backend).build(env)
+    return AlgorithmConfig(**{**SMALL, **options}, backend=backend).build(env)
 
 
 @pytest.mark.parametrize(
@@ -61,15 +61,9 @@ def test_what_was_replaced_is_called():
     assert not algorithm.fast.learns()
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "message"),
-    [
-        (AlgorithmConfig, {"activation_fn": "gelu"}, "it knows ReLU and tanh, not GELU"),
-        (RecurrentAlgorithmConfig, {"hidden_size": 8}, "only default models without a memory"),
-    ],
-)
-def test_a_backend_that_cannot_is_refused_by_name(kind, options, message):
+def test_a_backend_that_cannot_is_refused_by_name():
     """With ``auto`` torch is used instead."""
-    assert built(DiscreteDummyEnv, "auto", kind, model_config=options).fast is None
-    with pytest.raises(BackendError, match=message):
-        built(DiscreteDummyEnv, "native", kind, model_config=options)
+    options = {"model_config": {"activation_fn": "gelu"}}
+    assert built(DiscreteDummyEnv, "auto", **options).fast is None
+    with pytest.raises(BackendError, match="it knows ReLU and tanh, not GELU"):
+        built(DiscreteDummyEnv, "native", **options)

@@ -89,7 +89,6 @@ class Learning:
     device: Device = "auto"
     amp_dtype: AmpDtype = "auto"
     compile: bool = False
-    backend: str = "auto"
 
 
 @dataclass
@@ -98,6 +97,7 @@ class AlgorithmConfig(Learning, Collecting):
 
     model: Model | None = None
     model_cls: ModelFactory | None = None
+    backend: str = "auto"
 
     def build(self, env_cls: EnvFactory) -> Algorithm:
         """Return a validated algorithm for a class of envs."""

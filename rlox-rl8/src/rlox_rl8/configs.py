@@ -24,8 +24,8 @@ RL8 = "rl8 1.0.0"
 PPO = "Schulman et al. 2017"
 
 
-class RL8PPOConfig(Config):
-    """Options of RL8PPO."""
+class BatchedPPOConfig(Config):
+    """Options of both kinds."""
 
     seed: int | None = SEED
     preset: str = PRESET
@@ -89,10 +89,15 @@ class RL8PPOConfig(Config):
         False, help="compile the env's step and the losses; the first calls take long",
         source="torch.compile",
     )  # fmt: skip
+
+
+class RL8PPOConfig(BatchedPPOConfig):
+    """Options of RL8PPO."""
+
     backend: str = BACKEND
 
 
-class RL8RecurrentPPOConfig(RL8PPOConfig):
+class RL8RecurrentPPOConfig(BatchedPPOConfig):
     """Options of RL8RecurrentPPO; minibatches are counted in sequences."""
 
     seq_len: int = count(

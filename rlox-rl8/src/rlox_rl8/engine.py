@@ -150,7 +150,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         self._whole = True
         """Whether the last horizon is complete."""
         self._allocate()
-        self.fast = FastLane.of(self, config.backend)
+        self.fast = FastLane.of(self, getattr(config, "backend", "torch"))
         """Gradients that a backend computes instead of torch."""
 
     def _allocate(self) -> None:

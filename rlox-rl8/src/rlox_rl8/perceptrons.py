@@ -114,7 +114,7 @@ def task_of(algorithm: Any) -> PerceptronTask:
     """
     policy, hparams, model = algorithm.policy, algorithm.hparams, algorithm.policy.model
     if type(policy) is not Policy or type(model) not in PERCEPTRONS:
-        raise BackendError("only default models without a memory are known")
+        raise BackendError("only default models are known")
     discrete = policy.distribution_cls is Categorical
     if not discrete and policy.distribution_cls is not Normal:
         raise BackendError("only default distributions are known")
