@@ -525,24 +525,27 @@ def passes_target_kl(terms: Any, target_kl: float | None) -> bool:
     """
     if target_kl is None:
         return False
-    kl = float(approx_kl(terms, "target_kl"))
-    if RANKS:  # all ranks stop, or none
-        kl = RANKS[0].total(kl, "the stop at target_kl") / RANKS[0].size
-    return kl > KL_TOLERANCE * target_kl
+    return float(mean_kl(terms, "target_kl")) > KL_TOLERANCE * target_kl
 
 
-def approx_kl(terms: Any, option: str) -> Tensor:
-    """Return the approximate KL among a loss's terms, which an option needs.
+def mean_kl(terms: Any, option: str) -> Tensor:
+    """Return the approximate KL among a loss's terms, the mean over ranks in float64.
+
+    Args:
+        terms: of the loss.
+        option: needs it.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the terms have no ``approx_kl``.
     """
     if not hasattr(terms, "approx_kl"):
         raise ConfigError(
             f"{option} needs an objective that reports approx_kl, got {type(terms).__name__}; "
             f"add it to the terms, or leave {option} out"
         )
-    kl: Tensor = terms.approx_kl
+    kl = torch.as_tensor(terms.approx_kl).to(torch.float64, copy=True)
+    for ranks in RANKS:  # all ranks decide alike
+        ranks.average(kl, f"the KL of {option}")
     return kl
 
 
@@ -575,9 +578,7 @@ class AdaptiveRate:
         Raises:
             ConfigError: the terms have no ``approx_kl``.
         """
-        kl = approx_kl(terms, "adaptive_kl").clone()
-        for ranks in RANKS:
-            ranks.average(kl, "adaptive_kl")
+        kl = mean_kl(terms, "adaptive_kl")
         rises = (kl > 0) & (kl < self.target / 2)
         change = torch.where(kl > 2 * self.target, 1 / 1.5, torch.where(rises, 1.5, 1.0))
         self.factor.mul_(change**taken).clamp_(0.01, 10)

@@ -12,8 +12,10 @@ REPLACED: dict[str, dict[str, str]] = {
     "rlox.losses": {
         "ClippedSurrogate.loss": "standardize evaluate_actions ppo_loss",
         "PolicyGradient.loss": "standardize evaluate_actions",
-        "passes_target_kl": "KL_TOLERANCE",
-        **_leaves("evaluate_actions ppo_loss standardize AddedLosses.add KL_TOLERANCE mean_terms"),
+        "passes_target_kl": "KL_TOLERANCE mean_kl",
+        **_leaves(
+            "evaluate_actions ppo_loss standardize AddedLosses.add KL_TOLERANCE mean_kl mean_terms"
+        ),
     },
     "rlox.learners.transitions": {
         "Parts.minimize": "self.added_losses.add",

@@ -31,7 +31,7 @@ from rlox.envs.running import (
 from rlox.envs.tensors import TensorVecEnv, array_of
 from rlox.errors import BackendError, ConfigError, EnvError, SpaceError
 from rlox.learners.rollouts import RolloutTask
-from rlox.losses import KL_TOLERANCE, Objective, approx_kl
+from rlox.losses import KL_TOLERANCE, Objective, mean_kl
 from rlox.nn.devices import acting, learning_mode
 from rlox.nn.mlp import Memory
 from rlox.nn.programs import Program
@@ -710,11 +710,8 @@ class TensorLearner:
                 loss, terms = self._loss(self._objective, task.policy, minibatch)
                 counts = 1 - self._stopped
                 if task.target_kl is not None:
-                    kl = approx_kl(terms, "target_kl").clone()
-                    for ranks in RANKS:
-                        ranks.average(kl, "the stop at target_kl")
-                    passes = (kl > KL_TOLERANCE * task.target_kl).to(kl.dtype)
-                    self._stopped.copy_(torch.maximum(self._stopped, passes))
+                    passes = mean_kl(terms, "target_kl") > KL_TOLERANCE * task.target_kl
+                    self._stopped.copy_(torch.maximum(self._stopped, passes.float()))
                 if task.adaptive_rate is not None:
                     task.adaptive_rate.follow(terms, 1 - self._stopped)
                     self._rate.copy_(self._base_rate * task.adaptive_rate.factor)
