@@ -39,7 +39,8 @@ class Predictor(Protocol):
     """Anything that maps a batch of observations to a batch of actions.
 
     One that also acts for teams has ``predict_team``, see :class:`TeamPlayer`; without that,
-    ``predict`` gets a dict of observations by agent there, also of masks, and returns actions so.
+    ``predict`` gets observations, and masks if there are any, as dicts by agent there, and returns
+    actions in such a dict.
 
     A ``predict`` with an argument ``action_masks`` gets the masks of an env that masks actions;
     predictors without it may not act in such envs. One with ``state`` and ``episode_start`` gets
@@ -440,6 +441,7 @@ class TeamPlayer(Player):
 def _for_team(predict: Callable[..., Any], env: MultiAgentVecEnv) -> Callable[..., Any]:
     """Return ``predict_team`` of a ``predict`` whose observations and actions are by agent."""
     places = [(agent, g, k) for g in env.groups for k, agent in enumerate(g.agents)]
+    arguments = inspect.signature(predict).parameters
 
     def take(rows: Mapping[str, Any], group: AgentGroup, column: int) -> Any:
         return map_leaves(lambda leaf: leaf[:, column], rows[group.name])
@@ -448,7 +450,7 @@ def _for_team(predict: Callable[..., Any], env: MultiAgentVecEnv) -> Callable[..
     def predict_team(obs: MultiAgentObs, deterministic: bool = True, **given: Any) -> Any:
         seen = {a: join(g.observation_space, take(obs["obs"], g, k)) for a, g, k in places}
         if masks := {a: take(obs["masks"], g, k) for a, g, k in places if g.name in obs["masks"]}:
-            require_masks_taken(inspect.signature(predict).parameters)
+            require_masks_taken(arguments)
             given["action_masks"] = masks
         found = predict(seen, deterministic=deterministic, **given)
         actions, *state = found if "state" in given else (found,)
