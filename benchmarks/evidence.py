@@ -112,7 +112,7 @@ def run(task: Task, seed: int) -> None:
 
 
 def page() -> str:
-    """Return the page's text with its table made anew."""
+    """Return the page's text with a new table."""
     head = ("task", "seeds", "highest", "at the end", "in training", "published", "minutes a seed")
     rows = [head, ["---"] * len(head), *map(row, TASKS)]
     table = "".join(f"| {' | '.join(each)} |\n" for each in rows)

@@ -217,17 +217,17 @@ class RecurrentAlgorithm(
             if (done + k == 0 if every < 0 else (done + k) % every == 0)
         )
 
-    def _unroll(self, deterministic: bool, anew: tuple[int, ...]) -> None:
+    def _unroll(self, deterministic: bool, resets_at: tuple[int, ...]) -> None:
         self._now = self._states
-        super()._unroll(deterministic, anew)
+        super()._unroll(deterministic, resets_at)
         self._states.copy_(self._now)
 
-    def _before_step(self, t: int, anew: tuple[int, ...]) -> None:
+    def _before_step(self, t: int, resets_at: tuple[int, ...]) -> None:
         hparams = self.hparams
         if self.ends is not None:  # step 0 reads the flags of the previous horizon
             begins = self.ends.ended(t - 1 if t else hparams.horizon - 1)[:, 0]
             self._now = begin_episodes(self.policy, self._now, begins)
-        if t in anew:
+        if t in resets_at:
             self._now = self.policy.init_states(hparams.num_envs)
         if t % hparams.seq_len == 0:
             self._starts[t // hparams.seq_len] = self._now

@@ -53,8 +53,8 @@ PolicyT = TypeVar("PolicyT", bound=GenericPolicyBase)
 MEMBERS = ("num_envs", "device", "observation_spec", "action_spec", "episodes_end", "reset", "step")
 """Members of a :class:`rlox_rl8.env.Env`."""
 
-COLLECTED = [f"{name}/{what}" for name in ("returns", "rewards")
-             for what in ("min", "max", "mean", "std")]  # fmt: skip
+COLLECTED = [f"{name}/{kind}" for name in ("returns", "rewards")
+             for kind in ("min", "max", "mean", "std")]  # fmt: skip
 """Statistics of a horizon that its program computes."""
 
 REMEDY = "take fewer envs or a shorter horizon"
@@ -219,10 +219,10 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         """Return values of the final observations (n, 1) of the envs whose flag in (B) is set."""
 
     def _begin(self, resets: bool) -> tuple[int, ...]:
-        """Prepare a horizon, and return the steps at which states begin anew."""
+        """Prepare a horizon, and return the steps at which all states are reset."""
         return ()
 
-    def _before_step(self, t: int, anew: tuple[int, ...]) -> None:
+    def _before_step(self, t: int, resets_at: tuple[int, ...]) -> None:
         """Prepare step ``t`` of a horizon."""
 
     @abstractmethod
@@ -296,13 +296,13 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         """Return discounted returns (B, 1) after step ``t``, 0 where it ended an episode."""
         return carried if self.ends is None else carried.masked_fill(self.ends.ended(t), 0.0)
 
-    def _unroll(self, deterministic: bool, anew: tuple[int, ...]) -> None:
+    def _unroll(self, deterministic: bool, resets_at: tuple[int, ...]) -> None:
         """Step all envs T times from the first observations in the storage."""
         hparams, store = self.hparams, self._storage
         obs, rewards = store["obs"], store["rewards"]
         carried = store.get("reversed_discounted_returns", None)
         for t in range(hparams.horizon):
-            self._before_step(t, anew)
+            self._before_step(t, resets_at)
             sampled = self._act(t, deterministic)
             for key in ("actions", "logp", "values"):
                 store[key][t] = sampled[key]

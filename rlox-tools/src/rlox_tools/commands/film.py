@@ -32,7 +32,7 @@ def film_command(
     stochastic: Sampled = False,
 ) -> None:
     """Film a checkpoint's policy, of one agent or of a team, without learning."""
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # else SDL complains where there is no screen
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # SDL warns without a screen
     path = find_checkpoint(run, best=best)
     camera = VideoCallback(
         out or (run if run.is_dir() else Path()) / "videos",
