@@ -8,9 +8,12 @@ import rlox
 import torch
 from rlox.errors import BackendError
 from rlox.learners.compiled import compiled
+from rlox_onpolicy.ppo import PPO
 
 REPLAY = {"hidden": 16, "batch_size": 32, "learning_starts": 40, "buffer_size": 1_000,
           "steps_per_iteration": 8}  # fmt: skip
+TENSORS = {"env_backend": "tensors", "n_envs": 4, "n_steps": 8, "batch_size": 16,
+           "recurrent": "gru"}  # fmt: skip
 
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -34,6 +37,7 @@ GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
     ("algorithm", "env", "options", "steps"),
     [
         ("ppo", "CartPole-v1", {"n_envs": 2, "n_steps": 16, "batch_size": 16, "n_epochs": 2}, 64),
+        ("ppo", "CartPole-v1", TENSORS, 64),
         ("dqn", "CartPole-v1", {**REPLAY, "train_freq": 4, "gradient_steps": 1}, 72),
         ("sac", "Pendulum-v1", REPLAY, 46),
     ],
@@ -56,12 +60,11 @@ def test_compiled_training_is_the_same_but_for_rounding(
         with rlox.make(
             algorithm,
             env=env,
-            env_backend="gymnasium",
             backend=backend,
             device=device,
             seed=3,
             learning_rate=f"linear(1e-3, 1e-4, {steps})",
-            **options,
+            **{"env_backend": "gymnasium", **options},
         ) as trained:
             assert trained.learner.backend == backend
             metrics = trained.train(steps)
@@ -84,10 +87,24 @@ def test_missing_compiler_is_reported_before_the_training(monkeypatch):
         rlox.make("sac", env="Pendulum-v1", backend="torch-compile")
 
 
-def test_automatic_choice_never_compiles():
+def test_automatic_choice_never_compiles_on_the_cpu():
     """Torch, which can do everything, comes first."""
     with rlox.make("dqn", env="CartPole-v1", noisy=True, buffer_size=2_000) as dqn:
         assert dqn.learner.backend == "torch"
+
+
+@GPU
+@pytest.mark.parametrize(("iterations", "compiles"), [(2, False), (3, True)])
+def test_long_trainings_on_a_gpu_compile(iterations, compiles, monkeypatch, tmp_path):
+    """That is decided once: a short rest of the training goes on with the same code."""
+    monkeypatch.setattr("rlox.learners.tensors.LONG", 3)
+    with rlox.make("ppo", env="CartPole-v1", device="cuda", **TENSORS) as ppo:
+        ppo.train(32 * iterations)
+        assert ppo.collector.compiles is compiles
+        ppo.save(tmp_path / "ppo.rlox")
+    with PPO.from_checkpoint(tmp_path / "ppo.rlox") as rest:
+        rest.train(32)
+        assert rest.collector.compiles is compiles
 
 
 def test_terms_outlive_the_next_replay(monkeypatch):

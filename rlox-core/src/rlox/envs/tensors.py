@@ -85,7 +85,8 @@ class ClassicControl(ABC):
         self.elapsed += 1
         truncated = self.elapsed >= self.max_episode_steps
         ended = terminated | truncated
-        self.state.copy_(torch.where(ended.unsqueeze(1), self._begin(), state))
+        begun = self._begin()
+        self.state.copy_(torch.where(ended.unsqueeze(1), begun, state))
         self.elapsed.masked_fill_(ended, 0)
         return {
             "obs": self.observe(self.state),

@@ -1,8 +1,8 @@
 """The learner backends ``torch`` and ``torch-compile``: the algorithm's own torch code.
 
 With the latter, generated code replaces the operators between two steps of an optimiser; on CUDA
-devices it is replayed as CUDA graphs. Compiling takes seconds to minutes, so ``backend="auto"``
-never chooses it.
+devices it is replayed as CUDA graphs. Compiling takes seconds to minutes, so that
+``backend="auto"`` only compiles long trainings of tensor envs on a GPU.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from rlox.errors import BackendError
 from rlox.learners.rollouts import RolloutTask, TorchLearner
-from rlox.learners.tensors import TensorCollector, TensorLearner
+from rlox.learners.tensors import TensorCollector, TensorLearner, loss_of
 from rlox.learners.transitions import ReplayTask, TorchReplayLearner
 from rlox.losses import Objective
 
@@ -45,7 +46,8 @@ def make_torch_learner(
     if isinstance(task, ReplayTask):
         return TorchReplayLearner(task)
     if isinstance(task.collector, TensorCollector):
-        return TensorLearner(task)
+        decided = None if task.progress is not None else False
+        return TensorLearner(task, partial(fused, device=task.device), compiles=decided)
     return TorchLearner(task)
 
 
@@ -72,8 +74,9 @@ def make_compiled_learner(
             setattr(optimizer, "step", _uncompiled(optimizer.step))  # noqa: B010
         return TorchReplayLearner(replace(task, objective=_CompiledSteps(task)))
     if isinstance(task.collector, TensorCollector):
-        return TensorLearner(task, fused(_loss, task.device))
-    loss = compiled(_loss, task.device)
+        _require_compiler(task.device)
+        return TensorLearner(task, partial(fused, device=task.device), compiles=True)
+    loss = compiled(loss_of, task.device)
 
     def update(
         task: RolloutTask, batch: Any, objective: Objective, learning_rate: float, hooks: Any
@@ -94,10 +97,6 @@ class _CompiledSteps:
         made = compiled(getattr(self._objective, name), self._device)
         setattr(self, name, made)
         return made
-
-
-def _loss(objective: Objective, policy: Any, minibatch: Any) -> tuple[Tensor, Any]:
-    return objective.loss(policy, minibatch)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from rlox.networks.predict import Mode
 from rlox.nn.devices import learning_mode
 from rlox.protocols import VecEnv
 from rlox.ranks import RANKS
-from rlox.training.hooks import Hooks
+from rlox.training.hooks import Hooks, Progress
 
 
 class Unroller(Protocol):
@@ -73,6 +73,8 @@ class RolloutTask:
     """Source of actions for a backend that samples them itself; ``None``: the policy samples."""
     added_losses: AddedLosses = field(default_factory=lambda: AddedLosses(None, ()))
     """The user's added losses, also minimised by the part ``"policy"``."""
+    progress: Progress | None = None
+    """Counts of the training, if a learner may decide by its length whether to compile."""
     acts_only: bool = False
     """Whether the task only acts for a learner elsewhere: nothing is updated, and unrolls hold the
     true final observations without their values."""

@@ -76,7 +76,7 @@ def rlox_learner_backends() -> Iterable[LearnerBackendSpec]:
     )
     yield LearnerBackendSpec(
         name="torch-compile",
-        summary="The same, compiled by torch; CUDA graphs on a GPU. Never taken by 'auto'.",
+        summary="The same, compiled by torch; CUDA graphs on a GPU.",
         factory="rlox.learners.compiled:make_compiled_learner",
         priority=-1,
     )

@@ -195,6 +195,7 @@ class RolloutAlgorithm(Algorithm):
             generator=self.streams.torch("minibatches", draws),
             actions=self.streams.numpy("native actions"),
             added_losses=self.added_losses,
+            progress=self.clock if cfg.backend == "auto" else None,
         )
         self.learner = choose_learner(cfg.backend, task)
         self._gae = kernel("compute_gae_time_major")
