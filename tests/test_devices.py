@@ -9,6 +9,7 @@ import small_algorithms as small
 import torch
 from gymnasium import spaces
 from rlox.nn.programs import Program
+from rlox.ranks import RANKS, Ranks, leave_ranks
 from rlox.registry import algorithm_class
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -203,3 +204,23 @@ def test_programs_are_graphs(monkeypatch, name, options):
         trained.append(torch.cat([p.detach().flatten() for p in policy.parameters()]).cpu())
     torch.testing.assert_close(*trained, rtol=1e-4, atol=1e-5)
     assert len(calls) == 12
+
+
+@GPU
+def test_nccl_adds_gradients_within_the_graph(tmp_path):
+    """One rank, whose mean is its own gradient, learns what a training without ranks does."""
+    trained = []
+    for meet in (None, f"file://{tmp_path}/meet"):
+        if meet is not None:
+            both = "cpu:gloo,cuda:nccl"
+            torch.distributed.init_process_group(both, init_method=meet, rank=0, world_size=1)
+            RANKS.append(Ranks(torch.distributed))
+        try:
+            sizes = {"n_envs": 64, "n_steps": 16, "batch_size": 256, "env_backend": "tensors"}
+            with rlox.make("ppo", env="CartPole-v1", device="cuda", seed=0, **sizes) as ppo:
+                ppo.train(6 * 64 * 16)
+                assert ppo.learner.learner._learn.captures
+                trained.append(ppo.optimizer.parameters.detach().cpu())
+        finally:
+            leave_ranks()
+    torch.testing.assert_close(*trained, rtol=1e-4, atol=1e-5)

@@ -44,6 +44,8 @@ class Ranks:
         """Number of this process; rank 0 logs and saves."""
         self.size: int = distributed.get_world_size()
         """Number of ranks."""
+        self.captures = "nccl" in str(distributed.get_backend_config())
+        """Whether a CUDA graph may have its agreements; Gloo's pass through the host."""
         self.saving: str = "together"
         """Ranks that take part when rank 0 saves: ``"together"``: all, which call ``save`` too;
         ``"asked"``: all, at an iteration's end; ``"alone"``: no others."""
@@ -171,6 +173,9 @@ def agreed_seed(seed: int) -> int:
 def join_ranks(timeout: float = TIMEOUT) -> Ranks | None:
     """Join the ranks that ``torchrun`` has started, before an algorithm is made.
 
+    If the machine has a GPU for each of its ranks, ``device="cuda"`` is then the rank's own, and
+    NCCL adds tensors there. Otherwise Gloo does, on the host.
+
     Args:
         timeout: seconds to wait for the others, now and at every agreement.
 
@@ -185,12 +190,16 @@ def join_ranks(timeout: float = TIMEOUT) -> Ranks | None:
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:
         return None
     # if imported later, its functions would keep the group as a default argument
-    import torch.distributed.nn  # noqa: F401
+    import torch.distributed.nn
     from torch import distributed
 
     if not distributed.is_initialized():
+        backend, here = "gloo", int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        if torch.cuda.device_count() >= here and distributed.is_nccl_available():
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+            backend = "cpu:gloo,cuda:nccl"
         try:
-            distributed.init_process_group("gloo", timeout=timedelta(seconds=timeout))
+            distributed.init_process_group(backend, timeout=timedelta(seconds=timeout))
         except (RuntimeError, ValueError) as error:
             raise ConfigError(
                 f"rank {os.environ.get('RANK', '?')} of {os.environ['WORLD_SIZE']} cannot reach "
