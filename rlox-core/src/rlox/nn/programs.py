@@ -60,6 +60,8 @@ class Program:
         graph = torch.cuda.CUDAGraph()
         for generator in self._generators:
             graph.register_generator_state(generator)
+        torch.clear_autocast_cache()  # parameters converted before would not follow the originals
         with torch.cuda.graph(graph):
             self._function()
+            torch.clear_autocast_cache()
         return graph
