@@ -166,7 +166,7 @@ def test_envs_without_a_state_begin_new_episodes_and_say_so(tmp_path, caplog) ->
     algorithm.save(tmp_path / "one.rlox")
     with pytest.raises(CheckpointError, match="pass it as env_id="):
         MAPPO.from_checkpoint(tmp_path / "one.rlox")
-    with caplog.at_level(logging.WARNING, "rlox"):
+    with caplog.at_level(logging.INFO, "rlox"):
         again = MAPPO.from_checkpoint(tmp_path / "one.rlox", env_fn=parallel)
     assert "new episodes begin" in caplog.text
     assert again.clock.env_steps == 32
@@ -329,7 +329,7 @@ def test_numbers_that_a_teams_space_does_not_hold_are_refused():
     env = Odd(4)
     env.groups = (dataclasses.replace(env.groups[0], observation_space=spaces.Discrete(4)),)
     with pytest.raises(EnvError, match=r"^env 0 returned an observation with 2.5, which Discrete"):
-        _ = RunningTeams(env).shown
+        _ = RunningTeams(env).obs
 
 
 FULL = (4, 3)
@@ -355,7 +355,7 @@ def test_wrong_step_of_a_teams_vector_env_names_what_is_wrong(change, message):
             return {key: value for key, value in step.items() if value is not None}
 
     team = RunningTeams(Odd(4))
-    assert team.shown
+    assert team.obs
     with pytest.raises(EnvError, match=message):
         team.step({"agent": np.zeros(FULL, np.int64)})
     with MAPPO(SimpleSpreadVecEnv(4)) as trained, pytest.raises(EnvError, match=message):

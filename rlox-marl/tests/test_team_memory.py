@@ -69,7 +69,7 @@ def test_all_envs_begin_new_episodes_after_an_interrupted_step(name, options) ->
         algorithm.train(72)
         assert not pending
         running = algorithm.collector.envs
-        seen = [int(each) for each in running.statistics.state_dict()["team"]["lengths"]]
+        seen = [int(each) for each in running.statistics.state_dict()[""]["lengths"]]
         assert set(seen) == {4}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,11 +18,10 @@ from rlox.envs.running import (
     SHOWN_KEYS,
     CheckedTeams,
     EpisodeStatistics,
+    Running,
     leaves_of,
-    require_same_leaves,
     require_same_option,
 )
-from rlox.errors import CheckpointError
 from rlox.networks.predict import taking_masks
 from rlox.protocols import (
     AgentGroup,
@@ -31,10 +29,8 @@ from rlox.protocols import (
     MultiAgentStep,
     MultiAgentVecEnv,
     RecurrentActor,
-    StatefulVecEnv,
 )
 from rlox.rollouts import EnvMemory, MemoryActor, UnrollWriter
-from rlox.seeding import ResetSeeds
 from rlox.spaces import map_leaves, map_nested
 from torch import Tensor
 
@@ -56,10 +52,9 @@ class TeamStatistics:
 
     def __init__(self, groups: Sequence[AgentGroup], n_envs: int, window: int = 100) -> None:
         self._groups = tuple(groups)
-        self._team = EpisodeStatistics(n_envs, window)
-        self._agents = {
-            agent: EpisodeStatistics(n_envs, window) for group in groups for agent in group.agents
-        }
+        agents = [agent for group in groups for agent in group.agents]
+        self._counted = {name: EpisodeStatistics(n_envs, window) for name in ("", *agents)}
+        """By agent; the team is ``""``."""
 
     def add(
         self, rewards: Mapping[str, npt.NDArray[Any]], episode_ended: npt.NDArray[np.bool_]
@@ -72,38 +67,41 @@ class TeamStatistics:
         """
         for group in self._groups:
             for column, agent in enumerate(group.agents):
-                self._agents[agent].add(rewards[group.name][:, :, column], episode_ended)
+                self._counted[agent].add(rewards[group.name][:, :, column], episode_ended)
         everybody = [np.asarray(rewards[group.name], np.float64) for group in self._groups]
-        self._team.add(np.concatenate(everybody, axis=2).mean(axis=2), episode_ended)
+        self._counted[""].add(np.concatenate(everybody, axis=2).mean(axis=2), episode_ended)
 
-    def forget(self) -> None:
-        """Drop the running episodes, after a reset of all envs."""
-        for one in (self._team, *self._agents.values()):
-            one.forget(slice(None))
+    @property
+    def finished(self) -> int:
+        """Number of episodes finished so far."""
+        return self._counted[""].finished
+
+    def forget(self, envs: Any) -> None:
+        """Drop the running episodes of some envs that have been reset; a slice or indices."""
+        for one in self._counted.values():
+            one.forget(envs)
 
     def metrics(self) -> dict[str, Any]:
         """Return an iteration's metrics, with ``return/<agent>`` for each agent."""
-        returns = {f"return/{agent}": one.mean_return for agent, one in self._agents.items()}
-        return {**self._team.metrics(), "agents": returns}
+        returns = {f"return/{name}": one.mean_return for name, one in self._counted.items() if name}
+        return {**self._counted[""].metrics(), "agents": returns}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the running sums and the windows."""
-        agents = {agent: one.state_dict() for agent, one in self._agents.items()}
-        return {"team": self._team.state_dict(), "agents": agents}
+        return {name: one.state_dict() for name, one in self._counted.items()}
 
     def fits(self, state: Mapping[str, Any]) -> bool:
         """Whether a state comes from the same number of envs and the same agents."""
-        return self._team.fits(state["team"]) and set(state["agents"]) == set(self._agents)
+        return set(state) == set(self._counted) and self._counted[""].fits(state[""])
 
     def load_state_dict(self, state: Mapping[str, Any], *, keep_running: bool) -> None:
         """Restore the windows and, with ``keep_running``, the running sums."""
-        self._team.load_state_dict(state["team"], keep_running=keep_running)
-        for agent, one in self._agents.items():
-            one.load_state_dict(state["agents"][agent], keep_running=keep_running)
+        for name, one in self._counted.items():
+            one.load_state_dict(state[name], keep_running=keep_running)
 
 
-class RunningTeams:
-    """N envs of several agents, their current observations, and their episode statistics.
+class RunningTeams(Running):
+    """N envs of several agents, what they show, and their episode statistics.
 
     Args:
         env: steps N envs together.
@@ -114,107 +112,49 @@ class RunningTeams:
     def __init__(
         self, env: MultiAgentVecEnv, seed: int = 0, *, preprocessor: TeamPreprocessor | None = None
     ) -> None:
-        self.env = env
+        leaves = {g.name: leaves_of(g) for g in env.groups}
+        super().__init__(env, seed, TeamStatistics(env.groups, env.n_envs), leaves)
         self.preprocessor = preprocessor
-        self.statistics = TeamStatistics(env.groups, env.n_envs)
-        self._seeds = ResetSeeds(seed, env.n_envs)
         self._steps = CheckedTeams(env)
-        self._leaves = {g.name: leaves_of(g) for g in env.groups}
-        self._shown: MultiAgentObs | None = None
 
-    @property
-    def started(self) -> bool:
-        """Whether episodes are running; if not, :attr:`shown` resets the envs."""
-        return self._shown is not None
-
-    @property
-    def shown(self) -> MultiAgentObs:
-        """Observations before the next step.
-
-        The first access resets the envs, and so does the first one after a failed step.
-        """
-        if self._shown is None:
-            shown = self.env.reset_all(self._seeds.next())
-            self._steps.check(shown, SHOWN_KEYS)
-            if self.preprocessor is not None:
-                shown = self.preprocessor.reset(shown)
-            self._seeds.resets += 1
-            self.statistics.forget()
-            self._shown = shown
-        return self._shown
+    def _reset(self, seeds: list[int]) -> MultiAgentObs:
+        shown: MultiAgentObs = self.env.reset_all(seeds)
+        self._steps.check(shown, SHOWN_KEYS)
+        return shown if self.preprocessor is None else self.preprocessor.reset(shown)
 
     def step(self, actions: Mapping[str, Any]) -> MultiAgentStep:
         """Step all envs with (N, A, ...) actions by group.
 
         If this fails, some envs may have moved on, so the next look begins new episodes in all.
         """
-        self._shown = None
-        step = self.env.step_all(actions)
+        self.obs = None
+        step: MultiAgentStep = self.env.step_all(actions)
         self._steps.check(step)
         if self.preprocessor is not None:
             step = self.preprocessor.step(step)
-        shown = {key: step[key] for key in SHOWN_KEYS}  # type: ignore[literal-required]
-        self._shown = shown  # type: ignore[assignment]
+        self.obs = {key: step[key] for key in SHOWN_KEYS}  # type: ignore[literal-required]
         rewards = {name: paid[None] for name, paid in step["rewards"].items()}
         self.statistics.add(rewards, step["episode_ended"][None])
         return step
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the statistics and, if the env exposes it, the env's state."""
-        stateful = self.started and isinstance(self.env, StatefulVecEnv)
-        state: dict[str, Any] = {
-            "started": self._seeds.begun,
-            "statistics": self.statistics.state_dict(),
-            "env": _copied(self.env.state()) if stateful else None,  # type: ignore[attr-defined]
-            "shown": _copied(self._shown) if stateful else None,
-            "leaves": self._leaves,
-        }
-        if self.preprocessor is not None:
-            state["observations"] = self.preprocessor.state_dict()
-        return state
+        """Return the statistics, the moments and, if the env exposes it, the env's state."""
+        seen = self.preprocessor
+        return {**super().state_dict(), "observations": None if seen is None else seen.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> bool:
-        """Restore the state; if it lacks the state of N envs, the next look begins new episodes.
-
-        Returns:
-            Whether the envs continue where they were.
+        """Restore the state; see :meth:`rlox.envs.running.Running.load_state_dict`.
 
         Raises:
-            CheckpointError: the state comes from other envs, the leaves have another order, or the
-                normalisation options differ.
+            CheckpointError: see there; or the normalisation options differ.
         """
-        require_same_leaves(state.get("leaves"), self._leaves)
-        seen, moments = self.preprocessor, state.get("observations", {"groups": {}})["groups"]
+        seen, saved = self.preprocessor, state["observations"] or {"groups": {}}
         now = seen is not None and seen.normalizes
-        require_same_option("normalize_observations", any(moments.values()), now)
-        as_many = self.statistics.fits(state["statistics"])
-        exact = state["env"] is not None and as_many and isinstance(self.env, StatefulVecEnv)
-        if exact:
-            try:
-                self.env.set_state(dict(state["env"]))  # type: ignore[attr-defined]
-            except (KeyError, ValueError) as error:
-                raise CheckpointError(
-                    f"its envs' state does not fit a {type(self.env).__name__} ({error}); pass the "
-                    "env_backend and env_kwargs that it was trained with"
-                ) from error
-            self._shown = _copied(state["shown"])
-            self._seeds.resets += 1
-        elif state["started"]:
-            logging.getLogger("rlox").warning(
-                "%s has no state to go on from, so that new episodes begin",
-                type(self.env).__name__,
-            )
-            self._shown = None
-            self._seeds.go_on_after(int(state["statistics"]["team"]["finished"]))
-        self.statistics.load_state_dict(state["statistics"], keep_running=exact)
-        if self.preprocessor is not None:
-            self.preprocessor.load_state_dict(state["observations"], keep_frames=exact)
+        require_same_option("normalize_observations", any(saved["groups"].values()), now)
+        exact = super().load_state_dict(state)
+        if seen is not None:
+            seen.load_state_dict(saved, keep_frames=exact)
         return exact
-
-
-def _copied(shown: Any) -> Any:
-    """Return a nested structure with copies of its arrays."""
-    return map_nested(lambda one: None if one is None else np.array(one), shown)
 
 
 ENDS = ("terminated", "truncated", "final_values")
@@ -315,7 +255,7 @@ class MultiAgentCollector:
                 scaler.forget()
         runs = [self._begin(view, policies[view.name], n_steps) for view in self.views]
         for t in range(n_steps):
-            shown = self.envs.shown
+            shown = self.envs.obs
             parts = [(run.view, self._act(run, t, shown)) for run in runs]
             step = self.envs.step(gather_actions(parts, self.env.n_envs))
             if self.pool is not None:
@@ -326,7 +266,7 @@ class MultiAgentCollector:
                 on_step(self.env.n_envs)
         unrolls = {}
         for run in runs:
-            shown = self.envs.shown
+            shown = self.envs.obs
             unroll = run.writer.unroll(run.view.see(shown["obs"], shown["state"]))
             unroll = unroll if run.memory is None else run.memory.complete(unroll)
             unrolls[run.view.name] = unroll, run.active

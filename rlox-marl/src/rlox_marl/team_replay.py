@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from rlox.errors import CheckpointError, EnvError
+from rlox.errors import EnvError
 from rlox.protocols import MultiAgentStep
 from rlox.replay.buffers import SequenceOptions, make_sequence_buffer
-from rlox.replay.loop import UpdatesDue
+from rlox.replay.loop import Replay, UpdatesDue
 from rlox.spaces import ObservationRows
-from rlox.training.hooks import Hooks, Progress, StopTraining
-from rlox.training.segments import SavedBuffer
+from rlox.training.hooks import Hooks, Progress
 from torch import Tensor
 
 from rlox_marl.action_values import Mixing
@@ -62,7 +60,7 @@ class TeamSequences:
     """(T, B, *shape) team states after the steps."""
 
 
-class TeamReplay:
+class TeamReplay(Replay):
     """N running envs of several agents, the rows of their steps, and the due updates.
 
     Args:
@@ -72,7 +70,6 @@ class TeamReplay:
         clock: the run's clock.
         mixing: decides whether rows hold a state; agents may wait unless each learns on its own.
         seed: fixes the draws.
-        device: device of the batches.
     """
 
     def __init__(
@@ -84,24 +81,22 @@ class TeamReplay:
         *,
         mixing: Mixing,
         seed: int,
-        device: torch.device,
     ) -> None:
-        self.envs, self.env, self.views = envs, envs.env, views
+        self.envs, self.views = envs, views
         self.statistics = envs.statistics
-        self.updates = UpdatesDue(config.gradient_steps, config.train_freq)
-        self.episode_start = np.ones(self.env.n_envs, np.bool_)
+        self.episode_start = np.ones(envs.n_envs, np.bool_)
         """(N,) True where an env shows the first observation of an episode."""
-        self._config, self._clock, self._mixing, self._device = config, clock, mixing, device
-        self._stored = 0
+        self.config, self._mixing = config, mixing
         self._compares = not mixing.by_agent and "team_reward" not in config.model_fields_set
         self._order = [agent for view in views for agent in view.agents]
-        asked = SequenceOptions(config.buffer_size, self._fields(), self.env.n_envs, seed)
-        self.buffer = make_sequence_buffer("sequence", asked)
-        self._saved = SavedBuffer(self.buffer) if config.save_replay_buffer else None
+        asked = SequenceOptions(config.buffer_size, self._fields(), envs.n_envs, seed)
+        buffer = make_sequence_buffer("sequence", asked)
+        updates = UpdatesDue(config.gradient_steps, config.train_freq)
+        super().__init__(envs, buffer, config.buffer_size, updates, clock, config)
 
     def _fields(self) -> dict[str, tuple[tuple[int, ...], Any]]:
         """Return the shape and dtype of each field of a row."""
-        masked, n_agents = self.envs.shown["masks"], len(self._order)
+        masked, n_agents = self.envs.obs["masks"], len(self._order)
         fields: dict[str, tuple[tuple[int, ...], Any]] = {"start": ((), np.bool_)}
         for view in self.views:
             size = len(view.columns)
@@ -113,8 +108,8 @@ class TeamReplay:
             if view.group.name in masked:
                 n_actions = int(view.group.action_space.n)  # type: ignore[attr-defined]
                 fields[f"masks {view.name}"] = ((size, n_actions), np.bool_)
-            if self._config.n_remembered:
-                fields[f"memory {view.name}"] = ((size, self._config.n_remembered), np.float32)
+            if self.config.n_remembered:
+                fields[f"memory {view.name}"] = ((size, self.config.n_remembered), np.float32)
         fields["actions"] = ((n_agents,), np.int64)
         fields["rewards"] = ((n_agents,), np.float32)
         fields |= dict.fromkeys(("active", "terminated", "next_active"), ((n_agents,), np.bool_))
@@ -124,33 +119,28 @@ class TeamReplay:
         return fields
 
     def step(self, act: Callable[[npt.NDArray[np.bool_]], Acted], hooks: Hooks) -> None:
-        """Let the policies act once in every env, and store the rows.
-
-        A callback that ends the training sets ``hooks.stopped`` and raises nothing here, so the
-        due updates still run first.
+        """Let the policies act once in every env, and store the rows; see :meth:`count_step`.
 
         Args:
             act: maps (N,) episode starts to the policies' :data:`Acted` in the current envs.
             hooks: called after the vector step.
         """
         if not self.envs.started:  # a failed step may have cut episodes
-            self.episode_start = np.ones(self.env.n_envs, np.bool_)
-        shown, steps = self.envs.shown, self._clock.env_steps
+            self.episode_start = np.ones(self.n_envs, np.bool_)
+        shown = self.envs.obs
         acted, actions = act(self.episode_start)
         rows = {"start": self.episode_start, **acted}
         rows |= self._seen("obs", shown["obs"], shown["state"])
         rows["active"] = active = self._side_by_side(shown["active"])
         step = self.envs.step(actions)
         rows |= self._outcome(step, active)
-        self.buffer.push(rows, np.arange(self.env.n_envs))
+        self.buffer.push(rows, np.arange(self.n_envs))
         self.episode_start = step["episode_ended"].copy()
-        self._stored += self.env.n_envs
-        # the first row of a stream is only context and is never learnt from
-        drawable = self._stored // self.env.n_envs > self._config.length
-        if self._stored >= self._config.learning_starts and drawable:
-            self.updates.count(steps, self.env.n_envs)
-        with suppress(StopTraining):
-            hooks.env_step(self.env.n_envs)
+        self.count_step(self.n_envs, hooks)
+
+    def can_draw(self) -> bool:
+        """Return whether sequences can be drawn, which begin after a stream's first row."""
+        return bool(self._stored // self.n_envs > self.config.length)
 
     def _outcome(self, step: MultiAgentStep, active: Array) -> dict[str, Array]:
         ended = step["episode_ended"][:, None]
@@ -195,7 +185,7 @@ class TeamReplay:
                     "rewards; take independent_q, ippo or mappo to learn from each agent's own, or "
                     "give team_reward to keep one for the team",
                     paid,
-                    self._config.team_reward,  # type: ignore[attr-defined]
+                    self.config.team_reward,
                 )
                 return
 
@@ -217,22 +207,14 @@ class TeamReplay:
         parts = [by_group[view.group.name][:, list(view.columns)] for view in self.views]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
-    def updates_due(self, hooks: Hooks) -> Iterator[int]:
-        """Yield once per due update; ``hooks`` hear when learning begins and ends."""
-        if not self.updates.pending:
-            return
-        hooks.enter("learn")
-        yield from self.updates.take()
-        hooks.enter("collect")
-
     def draw(self) -> TeamSequences:
         """Return a batch from the buffer."""
-        drawn = self.buffer.sample(self._config.batch_size, self._config.length)
+        drawn = self.buffer.sample(self.config.batch_size, self.config.length)
         names = [name for name in drawn if name != "indices"]
         arrays = {name: np.ascontiguousarray(drawn[name][:, 1:].swapaxes(0, 1)) for name in names}
-        steps = {name: torch.from_numpy(rows).to(self._device) for name, rows in arrays.items()}
-        sizes = {view.name: (self._config.batch_size, len(view.columns), 0) for view in self.views}
-        nothing = {name: torch.zeros(size, device=self._device) for name, size in sizes.items()}
+        steps = {name: torch.from_numpy(rows).to(self.device) for name, rows in arrays.items()}
+        sizes = {view.name: (self.config.batch_size, len(view.columns), 0) for view in self.views}
+        nothing = {name: torch.zeros(size, device=self.device) for name, size in sizes.items()}
         kept = ("actions", "rewards", "active", "terminated", "next_active")
         return TeamSequences(
             obs={view.name: self._leaves(steps, "obs", view) for view in self.views},
@@ -249,43 +231,18 @@ class TeamReplay:
         leaves = {}
         for name in view.leaf_names:
             if name == "agent":
-                numbers = torch.arange(len(view.columns), device=self._device)
-                leaves[name] = numbers.expand(self._config.length, self._config.batch_size, -1)
+                numbers = torch.arange(len(view.columns), device=self.device)
+                leaves[name] = numbers.expand(self.config.length, self.config.batch_size, -1)
             else:
                 leaves[name] = steps[f"{prefix} {view.name} {name}"]
         return leaves
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the envs' state and, if the config asks for it, the buffer."""
-        state: dict[str, Any] = {
-            "envs": self.envs.state_dict(),
-            "episode_start": self.episode_start.copy(),
-            "buffer": None,
-        }
-        if self._saved is not None:
-            state["buffer"] = self._saved.state()
-            state["stored"], state["due"] = self._stored, self.updates.pending
-        return state
+        """Return the envs' state and, with ``save_replay_buffer``, the buffer."""
+        return {**super().state_dict(), "episode_start": self.episode_start.copy()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> bool:
-        """Restore the envs and the buffer.
-
-        Without a saved buffer, learning goes on once ``learning_starts`` new rows are stored.
-
-        Returns:
-            Whether the envs continue where they were; if not, new episodes begin.
-
-        Raises:
-            CheckpointError: this buffer cannot take over the saved one.
-        """
-        exact = self.envs.load_state_dict(state["envs"])
-        self.episode_start = np.ones(self.env.n_envs, np.bool_)
-        if exact:
-            self.episode_start[:] = state["episode_start"]
-        if state["buffer"] is not None:
-            try:
-                self.buffer.set_state(dict(state["buffer"]))
-            except ValueError as error:
-                raise CheckpointError(f"the replay buffer cannot be restored: {error}") from None
-            self._stored, self.updates.pending = int(state["stored"]), int(state["due"])
+        """Restore the state; see :meth:`rlox.replay.loop.Replay.load_state_dict`."""
+        exact = super().load_state_dict(state)
+        self.episode_start[:] = state["episode_start"] if exact else True
         return exact

@@ -120,7 +120,7 @@ class TeamValueAlgorithm(TeamAlgorithm):
         self._parts = {"network": self.network, "target": self.target, "optimizer": optimizer}
         self.collector = TeamReplay(
             RunningTeams(env, self.streams.seeds("envs", 1)[0]), self.views, cfg, self.clock,
-            mixing=self.network.mixing, seed=self.streams.seeds("replay", 1)[0], device=self.device,
+            mixing=self.network.mixing, seed=self.streams.seeds("replay", 1)[0],
         )  # fmt: skip
         self.policies = {
             name: GreedyPolicy(one, partial(self._now, "epsilon"), cfg.n_remembered)
@@ -145,7 +145,7 @@ class TeamValueAlgorithm(TeamAlgorithm):
 
     def _forget(self) -> None:
         """Clear the agents' memories."""
-        n_envs = self.collector.env.n_envs
+        n_envs = self.collector.n_envs
         self._memory = {view.name: self._memory_of(view, n_envs) for view in self.views}
 
     def iterate(self, hooks: Hooks) -> TeamValueMetrics:
@@ -153,8 +153,7 @@ class TeamValueAlgorithm(TeamAlgorithm):
         collected: list[tuple[float, float]] = []
         with flush_denormals():
             self._learn_due(hooks, collected)  # what an interrupted iteration left
-            size = self.config.steps_per_iteration
-            for _ in range(self.clock.vector_steps_left(self.collector.env.n_envs, size)):
+            for _ in range(self.collector.vector_steps_left):
                 self.collector.step(self._act, hooks)
                 self._learn_due(hooks, collected)
                 if hooks.stopped:
@@ -172,7 +171,7 @@ class TeamValueAlgorithm(TeamAlgorithm):
     def _act(self, starts: npt.NDArray[np.bool_]) -> Acted:
         """Return ε-greedy actions for the current observations, and update the memories."""
         generator = self.streams.torch("exploration")
-        shown, n_envs = self.collector.envs.shown, self.collector.env.n_envs
+        shown, n_envs = self.collector.envs.obs, self.collector.n_envs
         rows, actions, parts = {}, [], []
         for view in self.views:
             before = self._memory_of(view, n_envs, self._memory[view.name], starts)
@@ -189,7 +188,7 @@ class TeamValueAlgorithm(TeamAlgorithm):
     def _learn_due(self, hooks: Hooks, collected: list[tuple[float, float]]) -> None:
         """Take the due gradient steps."""
         cfg = self.config
-        for _ in self.collector.updates_due(hooks):
+        for _ in self.collector.updates_due(hooks, self.schedules):
             rate = self._now("learning_rate")
             loss, value = team_value_loss(
                 self.network, self.target, self.collector.draw(),

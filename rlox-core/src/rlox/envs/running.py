@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -37,7 +38,7 @@ from rlox.spaces.rows import (
     ObservationRows,
     form_of,
     leaf_spaces,
-    map_leaves,
+    map_nested,
     require_finite,
     require_rewards,
 )
@@ -52,7 +53,106 @@ ENDLESS = 100_000
 """Env steps without the end of any episode after which a warning is due."""
 
 
-class RunningEnvs:
+class Running(ABC):
+    """N running envs of one agent or of several each, and the statistics of their episodes.
+
+    Args:
+        env: steps N envs together.
+        seed: fixes the envs' random streams.
+        statistics: counts the episodes, an :class:`EpisodeStatistics` or with its methods.
+        leaves: leaf names of observations and actions, see :func:`leaves_of`.
+    """
+
+    def __init__(self, env: Any, seed: int, statistics: Any, leaves: Any) -> None:
+        self.env, self.n_envs = env, env.n_envs
+        self.statistics = statistics
+        self._seeds, self._leaves = ResetSeeds(seed, env.n_envs), leaves
+        self._obs: Any = None
+
+    @abstractmethod
+    def _reset(self, seeds: list[int]) -> Any:
+        """Reset all envs, and return what they show, checked."""
+
+    @property
+    def started(self) -> bool:
+        """Whether the envs have current observations; if not, reading :attr:`obs` resets them."""
+        return self._obs is not None
+
+    @property
+    def obs(self) -> Any:
+        """Observations to act on: as in ``VecEnvStep``, or all that teams show.
+
+        The first access resets the envs, and so does the next one after a step that failed.
+        """
+        if self._obs is None:
+            obs = self._reset(self._seeds.next())
+            self._seeds.resets += 1
+            self.statistics.forget(slice(None))
+            self._obs = obs
+        return self._obs
+
+    @obs.setter
+    def obs(self, obs: Any) -> None:
+        self._obs = obs
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the episode statistics and, if the env exposes it, the env's state."""
+        env_state = None
+        if self.started and isinstance(self.env, StatefulVecEnv):
+            env_state = _copied(self.env.state()) or None
+        return {
+            "started": self._seeds.begun,
+            "statistics": self.statistics.state_dict(),
+            "env": env_state,
+            "env_kind": self._kind,
+            "leaves": self._leaves,
+            "obs": _copied(self._obs) if env_state else None,
+        }
+
+    @property
+    def _kind(self) -> str:
+        """Kind of env that can restore the state, for states that only one kind can."""
+        return getattr(self.env, "state_kind", "")
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> bool:
+        """Restore the state; without the state of N envs, the next access starts new episodes.
+
+        Returns:
+            Whether the envs continue exactly where they were.
+
+        Raises:
+            CheckpointError: leaves of the observations or actions have another order, or the
+                envs' state is another env's.
+        """
+        require_same_leaves(state.get("leaves"), self._leaves)
+        as_many = self.statistics.fits(state["statistics"])
+        fits = as_many and state.get("env_kind", "") == self._kind
+        exact = state["env"] is not None and fits and isinstance(self.env, StatefulVecEnv)
+        if exact:
+            if not np.all(state["env"].get("started", True)):
+                raise CheckpointError("the envs' state is from before their first reset")
+            try:
+                self.env.set_state(dict(state["env"]))
+            except (KeyError, ValueError) as error:
+                raise CheckpointError(
+                    f"its envs' state does not fit a {type(self.env).__name__} ({error}); pass the "
+                    "env_backend and env_kwargs that it was trained with"
+                ) from error
+            self._obs = _copied(state["obs"])
+            self._seeds.resets += 1
+        self.statistics.load_state_dict(state["statistics"], keep_running=exact)
+        if state["started"] and not exact:
+            _LOG.info("the checkpoint has no state that fits these envs: new episodes begin")
+            self._seeds.go_on_after(self.statistics.finished)
+        return exact
+
+
+def _copied(shown: Any) -> Any:
+    """Return a nested structure with copies of its arrays."""
+    return map_nested(lambda one: None if one is None else np.array(one), shown)
+
+
+class RunningEnvs(Running):
     """N envs, their current observations, and the statistics of their episodes.
 
     Args:
@@ -62,11 +162,8 @@ class RunningEnvs:
     """
 
     def __init__(self, env: VecEnv, seed: int = 0, *, owned: bool = False) -> None:
-        self.env, self.n_envs = env, env.n_envs
-        self.statistics = EpisodeStatistics(env.n_envs)
+        super().__init__(env, seed, EpisodeStatistics(env.n_envs), leaves_of(env))
         self._owned = owned
-        self._seeds = ResetSeeds(seed, env.n_envs)
-        self._obs: Any = None
         self._steps = CheckedSteps(env)
 
     @classmethod
@@ -105,29 +202,11 @@ class RunningEnvs:
         )
         return cls(env, seed, owned=fixed_env_count(env_id) is None)
 
-    @property
-    def started(self) -> bool:
-        """Whether the envs have current observations; if not, reading :attr:`obs` resets them."""
-        return self._obs is not None
-
-    @property
-    def obs(self) -> Any:
-        """Observations to act on, as in ``VecEnvStep``.
-
-        The first access resets the envs, and so does the next one after a step that failed.
-        """
-        if self._obs is None:
-            obs = self.env.reset_all(self._seeds.next())
-            self._steps.check_reset(obs)
-            require_finite(obs)
-            self._seeds.resets += 1
-            self.statistics.forget(slice(None))
-            self._obs = obs
-        return self._obs
-
-    @obs.setter
-    def obs(self, obs: Any) -> None:
-        self._obs = obs
+    def _reset(self, seeds: list[int]) -> Any:
+        obs = self.env.reset_all(seeds)
+        self._steps.check_reset(obs)
+        require_finite(obs)
+        return obs
 
     def action_masks(self) -> npt.NDArray[np.bool_] | None:
         """Return which next actions are possible; see :class:`rlox.protocols.MaskingVecEnv`."""
@@ -144,7 +223,7 @@ class RunningEnvs:
                 not finite or too large for float32.
         """
         self._obs = None
-        step = self.env.step_all(actions)
+        step: VecEnvStep = self.env.step_all(actions)
         self._steps.check(step)
         return step
 
@@ -152,49 +231,6 @@ class RunningEnvs:
         """Free the resources of the envs that were created here."""
         if self._owned:
             self.env.close()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the episode statistics and, if the env exposes it, the env's state."""
-        stateful = self.started and isinstance(self.env, StatefulVecEnv)
-        env_state = map_leaves(np.array, self.env.state()) if stateful else None  # type: ignore[attr-defined]
-        return {
-            "started": self._seeds.begun,
-            "statistics": self.statistics.state_dict(),
-            "env": env_state or None,
-            "env_kind": self._kind,
-            "leaves": leaves_of(self.env),
-            "obs": map_leaves(np.array, self._obs) if env_state else None,
-        }
-
-    @property
-    def _kind(self) -> str:
-        """Kind of env that can restore the state, for states that only one kind can."""
-        return getattr(self.env, "state_kind", "")
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> bool:
-        """Restore the state; without the state of N envs, the next access starts new episodes.
-
-        Returns:
-            Whether the envs continue exactly where they were.
-
-        Raises:
-            CheckpointError: leaves of the observations or actions have another order.
-        """
-        require_same_leaves(state.get("leaves"), leaves_of(self.env))
-        as_many = self.statistics.fits(state["statistics"])
-        fits = as_many and state.get("env_kind", "") == self._kind
-        exact = state["env"] is not None and fits and isinstance(self.env, StatefulVecEnv)
-        if exact:
-            if not np.all(state["env"].get("started", True)):
-                raise CheckpointError("the envs' state is from before their first reset")
-            self.env.set_state(dict(state["env"]))  # type: ignore[attr-defined]
-            self._obs = map_leaves(np.array, state["obs"])
-            self._seeds.resets += 1
-        elif state["started"]:
-            _LOG.info("the checkpoint has no state that fits these envs: new episodes begin")
-            self._seeds.go_on_after(int(state["statistics"]["finished"]))
-        self.statistics.load_state_dict(state["statistics"], keep_running=exact)
-        return exact
 
 
 def leaves_of(spaces: VecEnv | AgentGroup) -> list[list[str]]:
