@@ -281,7 +281,7 @@ def test_check_catches_a_faulty_algorithm(
 def test_check_predict_catches_actions_out_of_bounds(plant: Plant) -> None:
     """Continuous actions must lie in the action space."""
     plant_algorithm(plant, PredictsOutOfBounds)
-    with pytest.raises(AssertionError, match=r"check_predict.* are not in Box\(-2.0, 2.0"):
+    with pytest.raises(AssertionError, match=r"check_predict.* must lie in Box\(-2.0, 2.0"):
         rlox.testing.check_predict("mutant", env="Pendulum-v1", **SMALL)
 
 

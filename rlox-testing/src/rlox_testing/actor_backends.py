@@ -57,7 +57,7 @@ def _arrays(unroll: Any) -> dict[str, Any]:
 
 
 @check
-def check_actor_unrolls(name: str, env: Any = CARTPOLE) -> str | None:
+def check_actor_unrolls(name: str, env: Any = CARTPOLE) -> None:
     """Check that unrolls equal those of an actor in this thread, bit for bit, and do not change.
 
     An actor elsewhere must draw from the plan's streams and act with the weights that it gets.
@@ -85,7 +85,6 @@ def check_actor_unrolls(name: str, env: Any = CARTPOLE) -> str | None:
             )
             _require_log_probs(plan, unroll)
         require(actor.restarts == 0, f"nothing was lost, but restarts is {actor.restarts}")
-    return None
 
 
 def _require_log_probs(plan: Any, unroll: Any) -> None:

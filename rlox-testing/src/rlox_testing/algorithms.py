@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
 from rlox_testing.arrays import check_few_rows, check_odd_numbers, check_rewritten_arrays
 from rlox_testing.cases import CARTPOLE, open_case
@@ -30,16 +29,17 @@ from rlox_testing.probes import (
     Recorder,
     RowRecorder,
     check,
-    first_difference,
     require,
-    require_same,
+    require_one,
+    require_rows,
+    require_seeded,
     run_checks,
 )
 from rlox_testing.restoring import check_checkpoint, check_resume
 
 
 @check
-def check_training(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
+def check_training(name: str, env: Any = CARTPOLE, **arguments: Any) -> None:
     """Check two iterations: the clock counts the env's steps, metrics are floats, all is logged."""
     with open_case(name, env, arguments) as case:
         watched, rows = case.probe(), RowRecorder()
@@ -62,7 +62,6 @@ def check_training(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | No
             len(steps) == 2 and steps[-1] == algorithm.clock.env_steps,
             f"the logger must get one row per iteration, got rows at the env steps {steps}",
         )
-    return None
 
 
 def _require_metrics(metrics: Mapping[str, Any], watched: ProbeVecEnv | ProbeGroup) -> None:
@@ -83,7 +82,7 @@ def _require_metrics(metrics: Mapping[str, Any], watched: ProbeVecEnv | ProbeGro
 
 
 @check
-def check_seeding(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
+def check_seeding(name: str, env: Any = CARTPOLE, **arguments: Any) -> None:
     """Check that one seed gives one state, bit for bit, with predictions too; others differ."""
     with open_case(name, env, arguments) as case:
 
@@ -96,24 +95,11 @@ def check_seeding(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | Non
                     algorithm.predict(watched.observation_space.sample(), deterministic=False)
             return algorithm.state_dict()
 
-        first, again, other = trained(1), trained(1), trained(2)
-        require_same(
-            first, again, "draw from self.streams only: two trainings with the same seed differ"
-        )
-        require_same(
-            first,
-            trained(1, acts=True),
-            "predict needs a stream of its own: predict(deterministic=False) changes the training",
-        )
-        require(
-            first_difference(first, other) is not None,
-            "trainings with the seeds 1 and 2 end in the same state; the seed is ignored",
-        )
-    return None
+        require_seeded(trained)
 
 
 @check
-def check_callbacks(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
+def check_callbacks(name: str, env: Any = CARTPOLE, **arguments: Any) -> None:
     """Check that callbacks see every vector step in env steps, start and end once, and can stop."""
     with open_case(name, env, arguments) as case:
         watched, recorder = case.probe(), Recorder()
@@ -137,7 +123,6 @@ def check_callbacks(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | N
             f"{max(made, algorithm.clock.env_steps)}",
         )
         _require_start_and_end(recorder)
-    return None
 
 
 def _require_start_and_end(recorder: Recorder) -> None:
@@ -151,7 +136,7 @@ def _require_start_and_end(recorder: Recorder) -> None:
 
 
 @check
-def check_predict(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
+def check_predict(name: str, env: Any = CARTPOLE, **arguments: Any) -> None:
     """Check actions for one observation and for batches: type, shape, dtype, within bounds."""
     with open_case(name, env, arguments) as case:
         watched = case.probe()
@@ -159,40 +144,16 @@ def check_predict(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | Non
         obs = np.concatenate([np.array(watched.reset_all(seed)) for seed in (0, 100, 200)])
         space = watched.action_space
         batch = algorithm.predict(obs)
-        require_actions(batch, len(obs), space)
-        require_actions(algorithm.predict(obs[:1]), 1, space)
-        require_actions(algorithm.predict(obs, deterministic=False), len(obs), space)
+        require_rows("actions", batch, len(obs), space)
+        require_rows("actions", algorithm.predict(obs[:1]), 1, space)
+        require_rows("actions", algorithm.predict(obs, deterministic=False), len(obs), space)
         for i in (0, len(obs) - 1):
             action = algorithm.predict(obs[i])
-            if isinstance(space, spaces.Discrete):
-                require(
-                    type(action) is int,
-                    f"one discrete action must be an int, got {type(action).__name__}",
-                )
-            else:
-                _require_array(action, space.shape or (), space)
-            require(space.contains(action), f"the action {action!r} is not in {space}")
+            require_one("one action", action, space)
             require(
                 np.allclose(action, batch[i], atol=1e-4),
                 f"one observation gives {action}, the same one in a batch {batch[i]}",
             )
-    return None
-
-
-def _require_array(actions: Any, shape: tuple[int, ...], space: spaces.Space[Any]) -> None:
-    require(
-        isinstance(actions, np.ndarray),
-        f"actions must be a NumPy array, got {type(actions).__name__}",
-    )
-    require(actions.shape == shape, f"actions must have shape {shape}, got {actions.shape}")
-    require(actions.dtype == space.dtype, f"actions must be {space.dtype}, got {actions.dtype}")
-
-
-def require_actions(actions: Any, size: int, space: spaces.Space[Any]) -> None:
-    """Require (size, ...) actions of the space's dtype, each in the space."""
-    _require_array(actions, (size, *(space.shape or ())), space)
-    outside = [row for row in actions if not space.contains(row)]
-    require(not outside, f"the actions {outside[:1]} are not in {space}")
 
 
 ALGORITHM_CHECKS: tuple[Callable[..., str | None], ...] = (

@@ -133,7 +133,7 @@ class ScriptedVecEnv:
 
 
 @check
-def check_rewritten_arrays(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
+def check_rewritten_arrays(name: str, env: Any = CARTPOLE, **arguments: Any) -> None:
     """Check that an env may write into all arrays that it returned before, and into the actions."""
 
     def trained(case: Case, *, rewrites: bool, masked: bool) -> dict[str, Any]:
@@ -164,7 +164,6 @@ def check_rewritten_arrays(name: str, env: Any = CARTPOLE, **arguments: Any) -> 
             "copy arrays that are kept beyond the next step; an env that writes all its steps into "
             "the same arrays is learnt from otherwise",
         )
-    return None
 
 
 BYTES = spaces.Box(0, 255, (4,), np.uint8)

@@ -142,7 +142,7 @@ def _require_transition(row: dict[str, Any], options: BufferOptions) -> None:
 
 
 @check
-def check_buffer_batches(buffer: str | Factory) -> str | None:
+def check_buffer_batches(buffer: str | Factory) -> None:
     """Check keys, shapes and dtypes of batches, and that they hold pushed transitions."""
     for kind, options in KINDS.items():
         made = _make(buffer, options)
@@ -152,7 +152,6 @@ def check_buffer_batches(buffer: str | Factory) -> str | None:
         require(0 < len(made) <= most, f"{kind}: expected 1 to {most} stored, got {len(made)}")
         for batch in _draws(made, options):
             _require_batch(batch, made, options)
-    return None
 
 
 @check
@@ -170,7 +169,7 @@ def check_buffer_n_step(buffer: str | Factory) -> str | None:
 
 
 @check
-def check_buffer_seeding(buffer: str | Factory) -> str | None:
+def check_buffer_seeding(buffer: str | Factory) -> None:
     """Check that two buffers of one seed draw the same batches, bit by bit."""
     batches = []
     for _ in range(2):
@@ -178,7 +177,6 @@ def check_buffer_seeding(buffer: str | Factory) -> str | None:
         _fill(made, OPTIONS)
         batches.append(_draws(made, OPTIONS))
     require_same(batches[0], batches[1], "BufferOptions.seed must fix the draws")
-    return None
 
 
 @check

@@ -19,7 +19,7 @@ from rlox_testing.probes import check, refused, require
 
 
 @check
-def check_spec(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
+def check_spec(name: str, env: Any = CARTPOLE, **arguments: Any) -> None:
     """Check that the spec is complete, resolves, and that its config needs no torch."""
     found = spec(name)
     require(found.name == found.name.lower(), f"the name must be lower case, got '{found.name}'")
@@ -50,11 +50,10 @@ def check_spec(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
         f"'{module}' imports torch; keep configs and the package's __init__ free of it, so that "
         "listing, the CLI's flags and the documentation load at once",
     )
-    return None
 
 
 @check
-def check_config_documented(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
+def check_config_documented(name: str, env: Any = CARTPOLE, **arguments: Any) -> None:
     """Check that every option has a sentence, a unit and a source, and that there is a seed."""
     fields = config_class(name).model_fields
     require("seed" in fields, "the config needs a field 'seed'; it fixes every random draw")
@@ -68,11 +67,10 @@ def check_config_documented(name: str, env: Any = CARTPOLE, **arguments: Any) ->
             f"the option '{option}' lacks its {', '.join(lacking)}; make it with a helper of "
             "rlox.config.model, which asks for all three",
         )
-    return None
 
 
 @check
-def check_config_round_trip(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
+def check_config_round_trip(name: str, env: Any = CARTPOLE, **arguments: Any) -> None:
     """Check that the config written as YAML and as JSON reads back equal."""
     cls = config_class(name)
     with open_case(name, env, arguments) as case, tempfile.TemporaryDirectory() as folder:
@@ -85,15 +83,13 @@ def check_config_round_trip(name: str, env: Any = CARTPOLE, **arguments: Any) ->
                 read = cls.load(file)
                 changed = [k for k in cls.model_fields if getattr(read, k) != getattr(config, k)]
                 require(not changed, f"{file.suffix[1:]} changes {', '.join(changed)}")
-    return None
 
 
 @check
-def check_unknown_option(name: str, env: Any = CARTPOLE, **arguments: Any) -> str | None:
+def check_unknown_option(name: str, env: Any = CARTPOLE, **arguments: Any) -> None:
     """Check that a misspelt option is refused and the error names the right one."""
     with open_case(name, env, arguments) as case:
         option = list(config_class(name).model_fields)[-1]
         misspelt = f"{option}_"
         with refused(f"'{misspelt}'", f"'{option}'"):
             case.build(case.probe(), **{misspelt: 1})
-    return None

@@ -7,14 +7,13 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-import gymnasium
 import numpy as np
 import numpy.typing as npt
 from rlox.envs.gymnasium import STEP_KEYS
 from rlox.protocols import StatefulVecEnv, VecEnv, VecEnvStep
 from rlox.registry.table import get_registry
 
-from rlox_testing.probes import check, require, require_same, run_checks
+from rlox_testing.probes import check, require, require_rows, require_same, run_checks
 
 Make = Callable[[], VecEnv]
 
@@ -50,15 +49,6 @@ def _trajectory(env: VecEnv, n_steps: int, seed: int) -> list[Any]:
     return steps
 
 
-def _require_obs(obs: Any, space: gymnasium.Space[Any], n_envs: int, what: str) -> None:
-    require(isinstance(obs, np.ndarray), f"{what} must be an array, got {type(obs).__name__}")
-    expected = (n_envs, *(space.shape or ()))
-    require(obs.shape == expected, f"{what} must have shape {expected}, got {obs.shape}")
-    require(obs.dtype == space.dtype, f"{what} must be {space.dtype}, got {obs.dtype}")
-    outside = [row for row in obs if not space.contains(row)]
-    require(not outside, f"{what} must lie in {space}, got {outside[:1]}")
-
-
 def _check_of_envs(
     function: Callable[[Make, int, int], str | None],
 ) -> Callable[..., str | None]:
@@ -88,16 +78,16 @@ def _check_of_envs(
 
 
 @_check_of_envs
-def check_env_shapes(make: Make, n_steps: int, seed: int) -> str | None:
+def check_env_shapes(make: Make, n_steps: int, seed: int) -> None:
     """Check keys, shapes and dtypes of every reset and step, and that rewards are finite."""
     env = make()
-    n_envs = env.n_envs
-    _require_obs(env.reset_all(seed), env.observation_space, n_envs, "the first observations")
+    n_envs, space = env.n_envs, env.observation_space
+    require_rows("the first observations", env.reset_all(seed), n_envs, space)
     for actions in _action_batches(env, n_steps, seed):
         step = env.step_all(actions)
         require(set(step) == set(STEP_KEYS), f"a step must have {STEP_KEYS}, got {tuple(step)}")
-        _require_obs(step["obs"], env.observation_space, n_envs, "obs")
-        _require_obs(step["final_obs"], env.observation_space, n_envs, "final_obs")
+        require_rows("obs", step["obs"], n_envs, space)
+        require_rows("final_obs", step["final_obs"], n_envs, space)
         for key, dtype in (("rewards", np.float64), ("terminated", bool), ("truncated", bool)):
             array = step[key]  # type: ignore[literal-required]
             require(
@@ -106,7 +96,6 @@ def check_env_shapes(make: Make, n_steps: int, seed: int) -> str | None:
                 f"{np.asarray(array).dtype}",
             )
         require(np.isfinite(step["rewards"]).all(), f"rewards must be finite: {step['rewards']}")
-    return None
 
 
 @_check_of_envs
@@ -134,7 +123,7 @@ def check_env_autoreset(make: Make, n_steps: int, seed: int) -> str | None:
 
 
 @_check_of_envs
-def check_env_seeding(make: Make, n_steps: int, seed: int) -> str | None:
+def check_env_seeding(make: Make, n_steps: int, seed: int) -> None:
     """Check that one seed gives one trajectory, bit by bit, in a new env and in a used one."""
     env = make()
     first = _trajectory(env, n_steps, seed)
@@ -147,7 +136,6 @@ def check_env_seeding(make: Make, n_steps: int, seed: int) -> str | None:
         )
     begun = np.array(env.reset_all([seed + i for i in range(env.n_envs)]))
     require_same(first[0], begun, "reset_all(s) must give env i the seed s + i")
-    return None
 
 
 @_check_of_envs

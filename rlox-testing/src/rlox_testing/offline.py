@@ -15,7 +15,6 @@ import numpy as np
 from rlox.algorithm import make
 from rlox.registry.table import algorithm_class, config_class
 
-from rlox_testing.algorithms import require_actions
 from rlox_testing.declarations import check_config_documented, check_spec
 from rlox_testing.known_envs import check_offline_masks
 from rlox_testing.probes import (
@@ -23,10 +22,11 @@ from rlox_testing.probes import (
     RowRecorder,
     SaveOnce,
     check,
-    first_difference,
     refused,
     require,
-    require_same,
+    require_one,
+    require_rows,
+    require_seeded,
 )
 from rlox_testing.restoring import require_resumes
 
@@ -85,13 +85,7 @@ def check_offline_seeding(name: str, dataset: Any, **arguments: Any) -> None:
                 algorithm.predict(_some_obs(dataset), deterministic=False)
         return algorithm.state_dict()
 
-    first = trained(1)
-    require_same(first, trained(1), "two trainings with the same seed differ")
-    require_same(first, trained(1, acts=True), "predict(deterministic=False) changes the training")
-    require(
-        first_difference(first["networks"], trained(2)["networks"]) is not None,
-        "trainings with the seeds 1 and 2 end in the same networks; the seed is ignored",
-    )
+    require_seeded(trained)
 
 
 @check
@@ -101,9 +95,9 @@ def check_offline_predict(name: str, dataset: Any, **arguments: Any) -> None:
     obs = _some_obs(dataset)
     for deterministic in (True, False):
         actions = algorithm.predict(obs, deterministic=deterministic)
-        require_actions(actions, len(obs), algorithm.action_space)
+        require_rows("actions", actions, len(obs), algorithm.action_space)
     one, batch = algorithm.predict(obs[0]), algorithm.predict(obs)
-    require(algorithm.action_space.contains(one), f"{one!r} is not in {algorithm.action_space}")
+    require_one("one action", one, algorithm.action_space)
     require(
         np.allclose(one, batch[0], atol=1e-4),
         f"one observation gives {one}, the same one in a batch {batch[0]}",

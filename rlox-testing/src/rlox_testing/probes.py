@@ -64,6 +64,48 @@ def refused(*words: str) -> Iterator[None]:
     raise AssertionError(f"{words[0]} was accepted")
 
 
+def require_rows(what: str, rows: Any, size: int, space: gymnasium.Space[Any]) -> None:
+    """Require (size, ...) rows of the space's dtype, each in the space."""
+    _require_array(what, rows, (size, *(space.shape or ())), space)
+    outside = [row for row in rows if not space.contains(row)]
+    require(not outside, f"{what} must lie in {space}, got {outside[:1]}")
+
+
+def require_one(what: str, value: Any, space: gymnasium.Space[Any]) -> None:
+    """Require one value of the space, an int for a ``Discrete``."""
+    if isinstance(space, gymnasium.spaces.Discrete):
+        require(type(value) is int, f"{what} must be an int, got {type(value).__name__}")
+    else:
+        _require_array(what, value, space.shape or (), space)
+    require(space.contains(value), f"{what} must lie in {space}, got {value!r}")
+
+
+def _require_array(
+    what: str, array: Any, shape: tuple[int, ...], space: gymnasium.Space[Any]
+) -> None:
+    kind = type(array).__name__
+    require(isinstance(array, np.ndarray), f"{what} must be a NumPy array, got {kind}")
+    require(array.shape == shape, f"{what} must have shape {shape}, got {array.shape}")
+    require(array.dtype == space.dtype, f"{what} must be {space.dtype}, got {array.dtype}")
+
+
+def require_seeded(trained: Callable[..., dict[str, Any]]) -> None:
+    """Require that a seed fixes the state ``trained(seed)``, acting or not, and others differ."""
+    first = trained(1)
+    require_same(
+        first, trained(1), "draw from self.streams only: two trainings with the same seed differ"
+    )
+    require_same(
+        first,
+        trained(1, acts=True),
+        "predict needs a stream of its own: predict(deterministic=False) changes the training",
+    )
+    require(
+        first_difference(first, trained(2)) is not None,
+        "trainings with the seeds 1 and 2 end in the same state; the seed is ignored",
+    )
+
+
 def run_checks(
     checks: Iterable[Callable[..., str | None]], /, *args: Any, **kwargs: Any
 ) -> dict[str, str]:
@@ -290,11 +332,6 @@ class ProbeGroup:
         self.n_envs = first.n_envs
         self.observation_space, self.action_space = first.observation_space, first.action_space
         self.reset_all = first.reset_all
-
-    @property
-    def is_stateful(self) -> bool:
-        """Whether the envs expose their state."""
-        return all(isinstance(each, StatefulVecEnv) for each in self.probes)
 
     @property
     def vector_steps(self) -> int:

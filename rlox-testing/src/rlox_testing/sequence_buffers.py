@@ -84,7 +84,7 @@ def _require_batch(batch: dict[str, Any], totals: Any) -> None:
 
 
 @check
-def check_sequence_buffer_batches(buffer: str | Factory) -> str | None:
+def check_sequence_buffer_batches(buffer: str | Factory) -> None:
     """Check batches, before the buffer is full and after, and the online queue."""
     filled = _Filled(buffer)
     require(len(filled.buffer) == 0, f"a new buffer must be empty, got {len(filled.buffer)} rows")
@@ -108,11 +108,10 @@ def check_sequence_buffer_batches(buffer: str | Factory) -> str | None:
     starts = list(zip(first["env"][:, 0].tolist(), first["number"][:, 0].tolist(), strict=True))
     expected = f"new sequences must come first, expected (stream, first row) {new}"
     require(sorted(starts[: len(new)]) == new, f"{expected}, got {starts[: len(new)]}")
-    return None
 
 
 @check
-def check_sequence_buffer_updates(buffer: str | Factory) -> str | None:
+def check_sequence_buffer_updates(buffer: str | Factory) -> None:
     """Check that declared fields are written to their rows, and to no row that was overwritten."""
     filled = _Filled(buffer)
     filled.push(24)
@@ -131,11 +130,10 @@ def check_sequence_buffer_updates(buffer: str | Factory) -> str | None:
     drawn = {tuple(pair) for pair in marks.reshape(-1, 2).tolist()}
     kept = [tuple(m) in drawn for m in own.reshape(-1, 2).tolist()]
     require((written.reshape(-1) == kept).all(), "update() left out rows that are still stored")
-    return None
 
 
 @check
-def check_sequence_buffer_seeding(buffer: str | Factory) -> str | None:
+def check_sequence_buffer_seeding(buffer: str | Factory) -> None:
     """Check that seeds fix the draws, and that one draw's seed does not affect others."""
     batches = []
     for draws_with_seed in (False, True):
@@ -146,11 +144,10 @@ def check_sequence_buffer_seeding(buffer: str | Factory) -> str | None:
             require_same(filled.draw(7), filled.draw(7), "sample(seed=) must fix the draw")
         batches.append([*drawn, filled.draw()])
     require_same(batches[0], batches[1], "SequenceOptions.seed must fix the draws")
-    return None
 
 
 @check
-def check_sequence_buffer_state(buffer: str | Factory) -> str | None:
+def check_sequence_buffer_state(buffer: str | Factory) -> None:
     """Check that a buffer with another's state goes on in the same way."""
     options = dataclasses.replace(SEQUENCE_OPTIONS, online_length=LENGTH)
     one, two = _Filled(buffer, options), _Filled(buffer, dataclasses.replace(options, seed=1))
@@ -164,7 +161,6 @@ def check_sequence_buffer_state(buffer: str | Factory) -> str | None:
         one.push(7)
         two.push(7)
     require_same(kept, state, "state() must return a copy, but the buffer changed it")
-    return None
 
 
 SEQUENCE_BUFFER_CHECKS = (

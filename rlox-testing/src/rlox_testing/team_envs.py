@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,18 @@ from rlox_testing.probes import check, first_difference, require, require_same, 
 N_STEPS = 60
 
 
-def _make(name: str, env_id: str, n_envs: int) -> MultiAgentVecEnv:
+@contextmanager
+def _opened(name: str, env_id: str, n_envs: int) -> Iterator[MultiAgentVecEnv]:
+    """Yield N envs, and close them."""
     registration = get_registry().get("rlox_env_backends", name)
     require(registration.spec.teams, f"the spec of '{name}' must say teams=True")
     require(
         team_backend(env_id, name) is not None, f"the spec must have '{env_id}' among its env_ids"
     )
     env: MultiAgentVecEnv = registration.build(env_id, n_envs=n_envs, env_kwargs=None)
-    require(env.n_envs == n_envs, f"n_envs must be {n_envs}, got {env.n_envs}")
-    return env
+    with closing(env):
+        require(env.n_envs == n_envs, f"n_envs must be {n_envs}, got {env.n_envs}")
+        yield env
 
 
 def _actions(
@@ -67,10 +71,9 @@ def _play(env: MultiAgentVecEnv, shown: MultiAgentObs, n_steps: int, seed: int) 
 
 
 @check
-def check_team_rows(name: str, env_id: str) -> str | None:
+def check_team_rows(name: str, env_id: str) -> None:
     """Check shapes, that every env has an active agent, and that ended agents rest till a reset."""
-    env = _make(name, env_id, 3)
-    try:
+    with _opened(name, env_id, 3) as env:
         agents = [agent for group in env.groups for agent in group.agents]
         require(
             sorted(agents) == sorted(env.possible_agents),
@@ -80,9 +83,6 @@ def check_team_rows(name: str, env_id: str) -> str | None:
         gone = {g.name: np.zeros((3, len(g.agents)), np.bool_) for g in env.groups}
         for step in _play(env, shown, N_STEPS, 1):
             _require_step(env, step, gone)
-    finally:
-        env.close()
-    return None
 
 
 def _require_step(
@@ -111,8 +111,7 @@ def _require_step(
 @check
 def check_team_state(name: str, env_id: str) -> str | None:
     """Check that a state, if the env has one, makes another env go on exactly."""
-    one, other = _make(name, env_id, 2), _make(name, env_id, 2)
-    try:
+    with _opened(name, env_id, 2) as one, _opened(name, env_id, 2) as other:
         if not isinstance(one, StatefulVecEnv):
             return "the env exposes no state"
         shown = one.reset_all(3)
@@ -123,26 +122,19 @@ def check_team_state(name: str, env_id: str) -> str | None:
             _play(other, steps[-1], N_STEPS, 5),
             "an env with another's state goes elsewhere",
         )
-    finally:
-        one.close()
-        other.close()
     return None
 
 
 @check
-def check_team_env_seeding(name: str, env_id: str) -> str | None:
+def check_team_env_seeding(name: str, env_id: str) -> None:
     """Check that one seed gives the same episodes, and another seed others."""
     played = []
     for seed in (1, 1, 2):
-        env = _make(name, env_id, 2)
-        try:
+        with _opened(name, env_id, 2) as env:
             shown = env.reset_all(seed)
             played.append([shown, *_play(env, shown, N_STEPS // 2, 7)])
-        finally:
-            env.close()
     require_same(played[0], played[1], "the seed 1 gives two different plays")
     require(first_difference(played[0], played[2]) is not None, "the seeds 1 and 2 play the same")
-    return None
 
 
 MULTI_AGENT_ENV_CHECKS: tuple[Callable[..., str | None], ...] = (
