@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlox.errors import MISFITS, CheckpointError, ConfigError
+from rlox.errors import MISFITS, CheckpointError, ConfigError, EnvError
 
 if TYPE_CHECKING:
     import torch
@@ -217,6 +217,28 @@ def restore_generator(generator: torch.Generator, state: Any) -> None:
     saved = torch.from_numpy(np.array(state))
     if (len(saved) == GPU_STATE) == (generator.device.type != "cpu"):
         generator.set_state(saved)
+
+
+def env_seeds(seed: int | Sequence[int] | None, n_envs: int) -> list[Any]:
+    """Return one seed per env for :meth:`rlox.protocols.VecEnv.reset_all`.
+
+    Args:
+        seed: an integer s seeds env i with s + i; a sequence has one seed per env; ``None`` seeds
+            none.
+        n_envs: number of envs N.
+
+    Raises:
+        EnvError: the sequence's length is not N, or a seed is not an integer of 64 bits.
+    """
+    if seed is None:
+        return [None] * n_envs
+    seeds = list(seed) if isinstance(seed, Iterable) else [seed + i for i in range(n_envs)]
+    if len(seeds) != n_envs:
+        raise EnvError(f"seed has {len(seeds)} seeds for {n_envs} envs; give one per env")
+    for one in seeds:
+        if not isinstance(one, (int, np.integer)) or not 0 <= one < 1 << 64:
+            raise EnvError(f"seed must be integers from 0 to 2**64 - 1, got {one!r}")
+    return [int(one) for one in seeds]
 
 
 class ResetSeeds:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -46,10 +46,12 @@ def joined(steps: Sequence[VecEnvStep]) -> VecEnvStep:
         "truncated": np.concatenate([step["truncated"] for step in steps]),
         "final_obs": obs if none_ended else concatenate([step["final_obs"] for step in steps]),
     }
-    if any("life_lost" in step for step in steps):
-        whole["life_lost"] = np.concatenate([step.get("life_lost", _none(step)) for step in steps])
-    if any("lost" in step for step in steps):
-        whole["lost"] = np.concatenate([step.get("lost", _none(step)) for step in steps])
+    for key in ("life_lost", "lost"):
+        if any(key in step for step in steps):
+            flags: list[Any] = [
+                step.get(key, np.zeros(len(step["rewards"]), np.bool_)) for step in steps
+            ]
+            whole[key] = np.concatenate(flags)
     return whole
 
 
@@ -82,31 +84,6 @@ def concatenate(parts: Sequence[Any]) -> Any:
     if len(parts) == 1:
         return parts[0]
     return map_leaves(lambda *leaves: np.concatenate(leaves), *parts)
-
-
-def _none(step: VecEnvStep) -> npt.NDArray[np.bool_]:
-    return np.zeros(len(step["rewards"]), np.bool_)
-
-
-def seeds_of_envs(seed: int | Sequence[int] | None, n_envs: int) -> list[int] | None:
-    """Return the seed of each env; see :meth:`rlox.protocols.VecEnv.reset_all`.
-
-    Raises:
-        EnvError: there are more or fewer seeds than envs, or one is not an integer of 64 bits.
-    """
-    if seed is None:
-        return None
-    seeds: list[int]
-    if isinstance(seed, (int, np.integer)):
-        seeds = [int(seed) + i for i in range(n_envs)]
-    else:
-        seeds = list(seed) if isinstance(seed, Iterable) else [seed]
-    for one in seeds:
-        if not isinstance(one, (int, np.integer)) or not 0 <= one < 1 << 64:
-            raise EnvError(f"seed must be integers from 0 to 2**64 - 1, got {one!r}")
-    if len(seeds) != n_envs:
-        raise EnvError(f"seed has {len(seeds)} seeds for {n_envs} envs; give one per env")
-    return [int(one) for one in seeds]
 
 
 def seeds_of_attempt(seeds: Sequence[int], attempt: int) -> list[int]:

@@ -16,6 +16,7 @@ from gymnasium.vector.utils import batch_space
 from rlox.envs import Supervisor
 from rlox.errors import EnvError, WorkerLostError
 from rlox.protocols import VecEnvStep
+from rlox.seeding import env_seeds
 from rlox.spaces.rows import batch_of_actions, map_leaves, split
 
 from rlox_distributed.link import PROTOCOL_VERSION, Link, NewSessionError, require_same_envs
@@ -27,7 +28,6 @@ from rlox_distributed.parts import (
     joined,
     joined_masks,
     seeds_of_attempt,
-    seeds_of_envs,
 )
 from rlox_distributed.protocol import workers_pb2 as pb
 from rlox_distributed.security import Credentials, require_workers
@@ -210,7 +210,7 @@ class RemoteEnvPool:
         """Reset all envs and return N observations; see ``rlox.protocols.VecEnv``."""
         self._require_open()
         self.connect()
-        self._seeds = seeds_of_envs(seed, self.n_envs)
+        self._seeds = None if seed is None else env_seeds(seed, self.n_envs)
         self._gone.clear()
         for worker in range(len(self._links)):
             self._send_reset(worker, 0)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+from rlox.seeding import env_seeds
 
 MAX_SEED = 2**31 - 1
 
@@ -17,5 +18,4 @@ def seeds_of_32_bits(seed: int | Sequence[int], n_envs: int) -> npt.NDArray[np.i
         seed: an integer s gives env i the seed s + i; a sequence has one seed per env.
         n_envs: number of envs N.
     """
-    each = [seed + i for i in range(n_envs)] if isinstance(seed, (int, np.integer)) else seed
-    return np.array([int(s) % MAX_SEED for s in each], np.int64)
+    return np.array([each % MAX_SEED for each in env_seeds(seed, n_envs)], np.int64)

@@ -18,6 +18,7 @@ from rlox.envs.workers.arena import spec_to_send
 from rlox.envs.workers.process import MakeWorker, Supervisor, Worker, WorkerProcess
 from rlox.errors import EnvError, WorkerLostError
 from rlox.protocols import VecEnvStep
+from rlox.seeding import env_seeds
 from rlox.spaces.rows import batch_of_actions, map_leaves, split
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -104,10 +105,7 @@ class ProcessVecEnv:
 
     def reset_all(self, seed: int | Sequence[int] | None = None) -> Any:
         """Reset all envs and return N observations; see ``rlox.protocols.VecEnv``."""
-        if seed is None or isinstance(seed, (int, np.integer)):
-            self._seeds = [None if seed is None else int(seed) + i for i in range(self.n_envs)]
-        else:
-            self._seeds = [int(each) for each in seed]
+        self._seeds = env_seeds(seed, self.n_envs)
         for index, worker in enumerate(self._workers):
             self._send(worker, "reset", self._seeds[index])
         rows = [arrays for arrays, _ in self._receive_all(lambda: RESET_TIMEOUT)]

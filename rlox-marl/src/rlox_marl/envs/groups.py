@@ -1,4 +1,4 @@
-"""Groups of agents with equal spaces: their actions, and seeds of their envs."""
+"""Groups of agents with equal spaces, and their actions."""
 
 from __future__ import annotations
 
@@ -142,25 +142,3 @@ def _inside(space: Space, array: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         start: Any = space.start  # type: ignore[attr-defined]
         inside = (array >= start) & (array < start + size)
     return np.asarray(inside.reshape(*array.shape[:2], -1).all(-1))
-
-
-def env_seeds(seed: int | Sequence[int] | None, n_envs: int) -> list[int | None]:
-    """Return one seed per env.
-
-    Args:
-        seed: an integer s seeds env i with s + i; a sequence has one seed per env; ``None`` seeds
-            none.
-        n_envs: number of envs N.
-
-    Raises:
-        EnvError: the sequence's length is not N, or a seed is negative or not an integer.
-    """
-    if seed is None:
-        return [None] * n_envs
-    seeds = [seed + i for i in range(n_envs)] if isinstance(seed, (int, np.integer)) else list(seed)
-    if len(seeds) != n_envs:
-        raise EnvError(f"seed has {len(seeds)} seeds for {n_envs} envs; give one per env")
-    for one in seeds:
-        if not isinstance(one, (int, np.integer)) or one < 0:
-            raise EnvError(f"seed must be integers of at least 0, got {one!r}")
-    return [int(one) for one in seeds]

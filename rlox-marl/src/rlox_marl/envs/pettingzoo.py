@@ -23,9 +23,10 @@ import numpy.typing as npt
 from rlox.envs import WorkerProcess
 from rlox.errors import EnvError, import_extra, suggest
 from rlox.protocols import AgentGroup, MultiAgentObs, MultiAgentStep
+from rlox.seeding import env_seeds
 from rlox.spaces.rows import ActionRows, ObservationRows, map_leaves
 
-from rlox_marl.envs.groups import check_actions, env_seeds, group_agents, take_action
+from rlox_marl.envs.groups import check_actions, group_agents, take_action
 from rlox_marl.envs.one_env import (
     OneEnv,
     Outcome,

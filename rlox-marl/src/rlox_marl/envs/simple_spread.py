@@ -25,8 +25,9 @@ from gymnasium import spaces
 from rlox.errors import EnvError
 from rlox.kernels.reference.replay.parsing import stream, stream_words
 from rlox.protocols import MultiAgentObs, MultiAgentStep
+from rlox.seeding import env_seeds
 
-from rlox_marl.envs.groups import check_actions, env_seeds, group_agents
+from rlox_marl.envs.groups import check_actions, group_agents
 
 Float = npt.NDArray[np.float64]
 

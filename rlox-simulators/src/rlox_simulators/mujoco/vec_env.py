@@ -15,6 +15,7 @@ from gymnasium.utils import seeding
 from gymnasium.vector.utils import batch_space
 from rlox.errors import EnvError, MissingDependencyError, requirement, suggest
 from rlox.protocols import VecEnvStep
+from rlox.seeding import env_seeds
 from rlox.spaces.rows import batch_of_actions
 
 from rlox_simulators.mujoco.simulations import Simulations
@@ -134,9 +135,8 @@ class MujocoVecEnv:
     def reset_all(self, seed: int | Sequence[int] | None = None) -> npt.NDArray[np.float64]:
         """Begin new episodes; see :class:`rlox.protocols.VecEnv`."""
         if seed is not None:
-            single = isinstance(seed, (int, np.integer))
-            seeds = [seed + i for i in range(self.n_envs)] if single else list(seed)  # type: ignore[operator,arg-type]
-            self._streams = [seeding.np_random(int(each))[0] for each in seeds]
+            seeds = env_seeds(seed, self.n_envs)
+            self._streams = [seeding.np_random(each)[0] for each in seeds]
         self._begin(np.arange(self.n_envs))
         return self._task.observe(self._simulations)
 
