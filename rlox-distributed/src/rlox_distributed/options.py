@@ -74,33 +74,24 @@ class GrpcOptions(Config):
         return self.replace(worker_addresses=part)
 
 
-ADDRESS = option(
-    None, unit="address", source="ray.init",
-    help="of the Ray cluster, host:port or auto; None: RAY_ADDRESS, or else a cluster on this "
-    "machine that ends with the training",
-)  # fmt: skip
-"""``str | None``"""
-
-CPUS = option(
-    1.0, unit="CPUs", source="ray.remote", ge=0.0,
-    help="CPUs of the cluster that each actor occupies; a cluster of this machine alone, started "
-    "here, counts none",
-)  # fmt: skip
-"""``float``"""
-
-
 class RayActorOptions(Config):
-    """Options of the actor backend ``ray``."""
+    """Options of the actor backend ``ray``, which all Ray backends have."""
 
-    ray_address: str | None = ADDRESS
-    ray_cpus: float = CPUS
+    ray_address: str | None = option(
+        None, unit="address", source="ray.init",
+        help="of the Ray cluster, host:port or auto; None: RAY_ADDRESS, or else a cluster on this "
+        "machine that ends with the training",
+    )  # fmt: skip
+    ray_cpus: float = option(
+        1.0, unit="CPUs", source="ray.remote", ge=0.0,
+        help="CPUs of the cluster that each actor occupies; a cluster of this machine alone, "
+        "started here, counts none",
+    )  # fmt: skip
 
 
-class RayBufferOptions(Config):
+class RayBufferOptions(RayActorOptions):
     """Options of the replay buffer ``ray``."""
 
-    ray_address: str | None = ADDRESS
-    ray_cpus: float = CPUS
     draw_ahead: bool = flag(
         True, source="Horgan et al. 2018, sec. 3",
         help="draw the next batch while learning from the present one; it lacks transitions stored "
@@ -108,11 +99,9 @@ class RayBufferOptions(Config):
     )  # fmt: skip
 
 
-class RayEnvOptions(Config):
+class RayEnvOptions(RayActorOptions):
     """Options of the env backend ``ray``."""
 
-    ray_address: str | None = ADDRESS
-    ray_cpus: float = CPUS
     ray_step_timeout: float = positive(
         60.0, unit="seconds", help="longest time of a step of all envs", source="rlox"
     )

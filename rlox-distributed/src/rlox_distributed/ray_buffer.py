@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,7 @@ class RayReplayBuffer:
         if self._length < self._capacity:  # a full one stays full
             self._take_in()
             if self._pushed:
-                self._call("push")
+                self._call("__len__")
         return self._length
 
     def push_batch(
@@ -79,7 +79,7 @@ class RayReplayBuffer:
         step = (obs, actions, rewards, terminated, truncated, next_obs)
         self._pushed.append([np.array(part) for part in step])
         if len(self._pushed) >= AT_ONCE:
-            self._call("push")
+            self._call("__len__")
 
     def sample(self, batch_size: int) -> Arrays:
         """Draw B transitions; see :class:`rlox.protocols.ReplayBuffer`.
@@ -94,7 +94,7 @@ class RayReplayBuffer:
         else:
             batch = drawn[1]
         if self._ahead:
-            self._worker.send("sample", batch_size, self._steps())
+            self._worker.send("call", ("sample", (batch_size,)), self._steps())
             self._asked = batch_size
         return batch
 
@@ -109,7 +109,7 @@ class RayReplayBuffer:
 
     def rows(self, start: int, stop: int) -> Arrays:
         """Return a copy of rows; see :class:`rlox.protocols.SegmentedBuffer`."""
-        return self._call("rows", (start, stop))[1]
+        return self._call("rows", start, stop)[1]
 
     def rest(self) -> dict[str, Any]:
         """Return the state except the rows, with the batch drawn ahead."""
@@ -132,8 +132,7 @@ class RayReplayBuffer:
         asked = state.pop("ahead", None)
         ahead = {name[6:]: state.pop(name) for name in list(state) if name.startswith("ahead.")}
         self._drawn = None if asked is None else (int(asked), ahead)
-        answer, _ = self._worker.call("set_state", None, state, deadline=DEADLINE)
-        self._length = int(answer)
+        self._call("set_state", state)
 
     def _steps(self) -> Arrays:
         """Return the unsent vector steps, by part (K, N, ...), and forget them."""
@@ -147,55 +146,38 @@ class RayReplayBuffer:
             (self._length, _), batch = self._worker.receive(DEADLINE)
             self._drawn = asked, batch
 
-    def _call(self, method: str, message: Any = None) -> tuple[Any, Arrays]:
-        """Send the pushed steps with a call, and return its answer and arrays."""
+    def _call(self, method: str, *arguments: Any) -> tuple[Any, Arrays]:
+        """Send the pushed steps with a call of the buffer; return its answer and arrays."""
         self._take_in()
-        sent = self._worker.call(method, message, self._steps(), deadline=DEADLINE)
+        asked = (method, arguments)
+        sent = self._worker.call("call", asked, self._steps(), deadline=DEADLINE)
         (self._length, answer), arrays = sent
         return answer, arrays
 
 
 class _Host:
-    """The buffer in the Ray actor; every method stores the vector steps sent with the call."""
+    """The buffer in the Ray actor.
+
+    Args:
+        asked: the algorithm's requirements.
+    """
 
     def __init__(self, asked: BufferOptions) -> None:
         self._buffer: Any = make_buffer("uniform", asked)
 
-    def _store(self, steps: Mapping[str, npt.NDArray[Any]]) -> None:
+    def call(self, asked: tuple[str, tuple[Any, ...]], steps: Arrays) -> tuple[Any, Arrays]:
+        """Store the vector steps, then call a method of the buffer with arguments.
+
+        Returns:
+            The buffer's length with the answer, and the answer's arrays.
+        """
         for step in zip(*(steps[part] for part in STEP), strict=True) if steps else ():
             self._buffer.push_batch(*step)
-
-    def _answer(self, answer: Any = None, arrays: Any = None) -> Any:
-        return (len(self._buffer), answer), arrays or {}
-
-    def push(self, _message: None, steps: Arrays) -> Any:
-        self._store(steps)
-        return self._answer()
-
-    def sample(self, batch_size: int, steps: Arrays) -> Any:
-        self._store(steps)
-        return self._answer(arrays=self._buffer.sample(batch_size))
-
-    def truncate_episodes(self, _message: None, steps: Arrays) -> Any:
-        self._store(steps)
-        self._buffer.truncate_episodes()
-        return self._answer()
-
-    def changed_rows(self, since: int, steps: Arrays) -> Any:
-        self._store(steps)
-        return self._answer(self._buffer.changed_rows(since))
-
-    def rows(self, ends: tuple[int, int], steps: Arrays) -> Any:
-        self._store(steps)
-        return self._answer(arrays=self._buffer.rows(*ends))
-
-    def rest(self, _message: None, steps: Arrays) -> Any:
-        self._store(steps)
-        return self._answer(arrays=self._buffer.rest())
-
-    def set_state(self, _message: None, state: Arrays) -> Any:
-        self._buffer.set_state(state)
-        return len(self._buffer), {}
+        method, arguments = asked
+        answer = getattr(self._buffer, method)(*arguments)
+        if isinstance(answer, dict):
+            return (len(self._buffer), None), answer
+        return (len(self._buffer), answer), {}
 
     def close(self) -> None:
         """Do nothing: the buffer ends with its process."""

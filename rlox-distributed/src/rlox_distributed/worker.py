@@ -186,7 +186,7 @@ class EnvWorker:
     def _step(self, actions: Any, sequence: int) -> bytes:
         step = self._env.step_all(actions)
         self._steps.check(step)  # because sending casts arrays
-        return self._codec.encode_outcome(sequence, step, self._masks())
+        return self._codec.encode_outcome(sequence, step, self._steps.action_masks())
 
     def _call(self, data: bytes, stream: ServerStream) -> Callable[[int], bytes]:
         """Return the function that answers a valid request that is not a step; refuse others."""
@@ -211,10 +211,7 @@ class EnvWorker:
     def _reset(self, seeds: list[int] | None, sequence: int) -> bytes:
         obs = self._env.reset_all(seeds)
         self._steps.check_reset(obs)
-        return self._codec.encode_observations(sequence, obs, self._masks())
-
-    def _masks(self) -> Any:
-        return self._steps.action_masks()
+        return self._codec.encode_observations(sequence, obs, self._steps.action_masks())
 
 
 def _reply(call: Callable[[Any], Any], argument: Any, sequence: int) -> bytes:
