@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import JsonValue, model_validator
+from pydantic import model_validator
 from rlox.config.model import (
     BACKEND,
-    DEVICE,
-    ENV_BACKEND,
-    ENV_KWARGS,
-    PRESET,
-    SEED,
-    TORCH_THREADS,
     VECTORIZATION,
-    Config,
+    EnvRunConfig,
     ScheduleValue,
     choice,
     coefficient,
@@ -57,13 +51,11 @@ SIZES: Mapping[str, Mapping[str, int]] = {
 """Options set by each size; ``debug`` is small enough for tests and simple tasks."""
 
 
-class DreamerV3Config(Config):
+class DreamerV3Config(EnvRunConfig):
     """Options of DreamerV3."""
 
     schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"learning_rate": (0.0, 1.0)}
 
-    seed: int | None = SEED
-    preset: str = PRESET
     n_envs: int = count(
         1, unit="envs", help="number of envs N stepped together", source=f"{CODE}, atari100k"
     )
@@ -191,11 +183,7 @@ class DreamerV3Config(Config):
         "float32", help="precision of the networks; parameters are float32", source=CODE
     )
     backend: str = BACKEND
-    env_backend: str = ENV_BACKEND
-    env_kwargs: dict[str, JsonValue] = ENV_KWARGS
     vectorization: Literal["sync", "async"] = VECTORIZATION
-    device: str = DEVICE
-    torch_threads: int | None = TORCH_THREADS
     latent_dim: int | None = option(
         None, unit="numbers", source=MISSION,
         help="ignored: the size of the features follows from deter_dim and others",

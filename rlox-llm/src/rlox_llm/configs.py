@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import field_validator, model_validator
+from rlox.config.composition import selectors
 from rlox.config.model import (
-    PRESET,
-    SEED,
     Config,
+    RunConfig,
     ScheduleValue,
     choice,
     coefficient,
@@ -30,7 +30,7 @@ TRL = "TRL 1.16"
 Tokens = int | tuple[int, ...] | None
 
 
-class LanguageConfig(Config):
+class LanguageConfig(RunConfig):
     """Options of all algorithms for language models."""
 
     schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"learning_rate": (0.0, 1.0)}
@@ -90,12 +90,19 @@ class LanguageConfig(Config):
         "cpu", help="torch device of models loaded from folders; other models keep their device",
         unit="name", source="rlox", min_length=1,
     )  # fmt: skip
-    seed: int | None = SEED
-    preset: str = PRESET
     torch_threads: int | None = count(
         None, unit="threads", source="rlox",
         help="torch threads while training; `None`: torch's own setting",
     )  # fmt: skip
+
+    @field_validator("loss_type", check_fields=False)
+    @classmethod
+    def _require_loss(cls, name: str) -> str:
+        try:
+            get_registry().get(selectors(cls)["loss_type"], name)
+        except UnknownNameError as error:
+            raise ConfigError(str(error)) from None
+        return name
 
     @model_validator(mode="after")
     def _require_lora_rank(self) -> LanguageConfig:
@@ -246,11 +253,6 @@ class GRPOConfig(SamplingConfig):
         source="Yu et al. 2025",
     )  # fmt: skip
 
-    @field_validator("loss_type")
-    @classmethod
-    def _require_loss(cls, name: str) -> str:
-        return _registered("rlox_policy_losses", name)
-
     @model_validator(mode="after")
     def _check_options_that_go_together(self) -> GRPOConfig:
         if self.kl_estimator == "k1" and self.kl_coef and not self.use_bias_correction_kl:
@@ -288,11 +290,6 @@ class PreferenceConfig(LanguageConfig):
         0.0, help="probability that a preference is reversed", unit="1",
         source="Mitchell 2023", ge=0.0, lt=0.5,
     )  # fmt: skip
-
-    @field_validator("loss_type")
-    @classmethod
-    def _require_loss(cls, name: str) -> str:
-        return _registered("rlox_preference_losses", name)
 
 
 class DPOConfig(PreferenceConfig):
@@ -354,11 +351,3 @@ class BCOOptions(Config):
         0.0, help="reward δ between the chosen and the rejected completions'", unit="1",
         source=f"Jung et al. 2024, there a running mean of the rewards; {TRL}",
     )  # fmt: skip
-
-
-def _registered(hook: str, name: str) -> str:
-    try:
-        get_registry().get(hook, name)
-    except UnknownNameError as error:
-        raise ConfigError(str(error)) from None
-    return name

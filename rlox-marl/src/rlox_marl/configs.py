@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from pydantic import JsonValue, model_validator
+from pydantic import model_validator
 from rlox.config.frames import CONV, NETWORK, ClippedSurrogateConfig, NetworkConfig, activation
 from rlox.config.model import (
-    DEVICE,
-    ENV_BACKEND,
-    ENV_KWARGS,
-    PRESET,
-    SEED,
-    TORCH_THREADS,
     Activation,
     Conv,
+    EnvRunConfig,
     ScheduleValue,
     Widths,
     changed,
@@ -128,7 +123,7 @@ class IPPOConfig(MAPPOConfig):
     )
 
 
-class TeamValueConfig(NetworkConfig):
+class TeamValueConfig(NetworkConfig, EnvRunConfig):
     """Options shared by the algorithms that learn action values of teams."""
 
     schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {
@@ -137,8 +132,6 @@ class TeamValueConfig(NetworkConfig):
     }
 
     n_agents: int | None = N_AGENTS
-    seed: int | None = SEED
-    preset: str = PRESET
     n_envs: int = count(8, unit="envs", help="number of envs N stepped together", source="rlox")
     buffer_size: int = count(
         100_000, unit="env steps", help="capacity of the replay buffer", source=f"{RASHID}, app. C"
@@ -207,10 +200,6 @@ class TeamValueConfig(NetworkConfig):
     save_replay_buffer: bool = flag(
         False, help="checkpoints hold the replay buffer, so that resuming is exact", source="rlox"
     )
-    env_backend: str = ENV_BACKEND
-    env_kwargs: dict[str, JsonValue] = ENV_KWARGS
-    device: str = DEVICE
-    torch_threads: int | None = TORCH_THREADS
 
     @property
     def length(self) -> int:

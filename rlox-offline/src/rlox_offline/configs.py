@@ -6,13 +6,9 @@ from pydantic import JsonValue
 from rlox.config.frames import ActorCriticConfig, NetworkConfig, activation
 from rlox.config.model import (
     BACKEND,
-    DEVICE,
     ENV_KWARGS,
-    PRESET,
-    SEED,
-    TORCH_THREADS,
     Activation,
-    Config,
+    RunConfig,
     Widths,
     coefficient,
     count,
@@ -30,7 +26,7 @@ NAIR = "Nair et al. 2020"
 NAKAMOTO = "Nakamoto et al. 2023"
 
 
-class OfflineConfig(Config):
+class OfflineConfig(RunConfig):
     """Base of the configs of offline algorithms."""
 
     obs_dim: int | None = count(
@@ -55,11 +51,7 @@ class OfflineConfig(Config):
         1000, unit="gradient steps", source="rlox",
         help="gradient steps over which metrics are averaged and after which they are logged",
     )  # fmt: skip
-    seed: int | None = SEED
-    preset: str = PRESET
     env_kwargs: dict[str, JsonValue] = ENV_KWARGS
-    device: str = DEVICE
-    torch_threads: int | None = TORCH_THREADS
 
 
 class LearnerConfig(OfflineConfig, NetworkConfig):

@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import JsonValue, model_validator
+from pydantic import model_validator
 
 from rlox.config.model import (
     BACKEND,
     COMPUTE_DTYPE,
-    DEVICE,
-    ENV_BACKEND,
-    ENV_KWARGS,
     MATMUL_PRECISION,
-    PRESET,
-    SEED,
-    TORCH_THREADS,
     VECTORIZATION,
     Activation,
     Config,
     Conv,
+    EnvRunConfig,
     MaybeWidths,
     ScheduleValue,
     Widths,
@@ -113,13 +108,11 @@ def refuse_memory_size_without_memory(config: Any) -> None:
         raise ValueError("memory_size needs recurrent='lstm' or 'gru', got recurrent='none'")
 
 
-class RolloutConfig(ActorCriticConfig):
+class RolloutConfig(ActorCriticConfig, EnvRunConfig):
     """Base of the configs of algorithms that learn from rollouts; PPO's defaults."""
 
     schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"learning_rate": (0.0, 1.0)}
 
-    seed: int | None = SEED
-    preset: str = PRESET
     n_envs: int = count(
         8, unit="envs", help="number of envs N stepped together", source=f"{SCHULMAN}, table 5"
     )
@@ -144,13 +137,9 @@ class RolloutConfig(ActorCriticConfig):
     clip_rewards: float | None = CLIP_REWARDS
     frame_stack: int = FRAME_STACK
     backend: str = BACKEND
-    env_backend: str = ENV_BACKEND
-    env_kwargs: dict[str, JsonValue] = ENV_KWARGS
     vectorization: Literal["sync", "async"] = VECTORIZATION
     compute_dtype: Literal["float32", "bfloat16"] = COMPUTE_DTYPE
     matmul_precision: Literal["highest", "high"] = MATMUL_PRECISION
-    device: str = DEVICE
-    torch_threads: int | None = TORCH_THREADS
 
     @model_validator(mode="after")
     def _check_rollouts(self) -> RolloutConfig:
@@ -252,7 +241,7 @@ MNIH = "Mnih et al. 2015"
 SCHAUL = "Schaul et al. 2016"
 
 
-class ReplayConfig(NetworkConfig):
+class ReplayConfig(NetworkConfig, EnvRunConfig):
     """What is learnt from and how often."""
 
     schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {
@@ -261,8 +250,6 @@ class ReplayConfig(NetworkConfig):
         "priority_beta": (0.0, 1.0),
     }
 
-    seed: int | None = SEED
-    preset: str = PRESET
     n_envs: int = count(
         1, unit="envs", help="number of envs N stepped together", source="common practice"
     )
@@ -315,11 +302,7 @@ class ReplayConfig(NetworkConfig):
         False, help="checkpoints hold the replay buffer, so that resuming is exact", source="rlox"
     )
     backend: str = BACKEND
-    env_backend: str = ENV_BACKEND
-    env_kwargs: dict[str, JsonValue] = ENV_KWARGS
     vectorization: Literal["sync", "async"] = VECTORIZATION
-    device: str = DEVICE
-    torch_threads: int | None = TORCH_THREADS
 
     @model_validator(mode="after")
     def _check_replay(self) -> ReplayConfig:

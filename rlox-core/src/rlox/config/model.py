@@ -20,6 +20,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    JsonValue,
     PositiveInt,
     TypeAdapter,
     ValidationError,
@@ -518,3 +519,19 @@ TORCH_THREADS = count(
     help="torch threads while training; None keeps torch's setting",
 )  # fmt: skip
 """``int | None``"""
+
+
+class RunConfig(Config):
+    """Options of every training."""
+
+    seed: int | None = SEED
+    preset: str = PRESET
+    device: str = DEVICE
+    torch_threads: int | None = TORCH_THREADS
+
+
+class EnvRunConfig(RunConfig):
+    """Options of every training in envs made by an env backend."""
+
+    env_backend: str = ENV_BACKEND
+    env_kwargs: dict[str, JsonValue] = ENV_KWARGS
