@@ -5,9 +5,9 @@ Every check takes the registered name, a small dataset and the arguments of :fun
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from rlox_testing.declarations import check_config_documented, check_spec
 from rlox_testing.known_envs import check_offline_masks
 from rlox_testing.probes import (
     Recorder,
-    RowRecorder,
     SaveOnce,
     check,
     refused,
@@ -28,7 +27,7 @@ from rlox_testing.probes import (
     require_rows,
     require_seeded,
 )
-from rlox_testing.restoring import require_resumes
+from rlox_testing.restoring import require_gradient_steps, require_resumes
 
 N = 6
 """Gradient steps of a training."""
@@ -47,30 +46,11 @@ def check_offline_options(name: str, dataset: Any, **arguments: Any) -> None:
 @check
 def check_offline_training(name: str, dataset: Any, **arguments: Any) -> None:
     """Check that gradient steps are counted, logged and stopped at, and that metrics are floats."""
-    recorder, rows = Recorder(), RowRecorder()
-    algorithm = make(name, dataset=dataset, callbacks=[recorder], logger=rows, **arguments)
-    metrics = algorithm.train(N)
-    clock = algorithm.clock
-    require(
-        (clock.gradient_steps, clock.env_steps) == (N, 0),
-        f"train({N}) took {clock.gradient_steps} gradient steps and {clock.env_steps} env steps",
-    )
-    require(
-        recorder.steps == list(range(1, N + 1)),
-        f"on_step must come after each gradient step, got {recorder.steps}",
-    )
-    require(
-        [step for step, _ in rows.rows] == [N],
-        f"the logger must get a row at step {N}, got {[step for step, _ in rows.rows]}",
-    )
-    for key, value in metrics.items():
-        require(
-            isinstance(value, float) and math.isfinite(value), f"the metric '{key}' is {value!r}"
-        )
-    stopped = make(name, dataset=dataset, callbacks=[Recorder(stop_at=2)], **arguments)
-    stopped.train(N)
-    taken = stopped.clock.gradient_steps
-    require(taken == 2, f"on_step returned False after 2 gradient steps, {taken} were taken")
+    build = partial(make, name, dataset=dataset, **arguments)
+    algorithm, rows = require_gradient_steps(build, N)
+    taken = algorithm.clock.gradient_steps
+    require(taken == N, f"train({N}) took {taken} gradient steps")
+    require([step for step, _ in rows] == [N], f"the logger must get a row at step {N}, got {rows}")
 
 
 @check

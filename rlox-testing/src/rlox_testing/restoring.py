@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import math
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,41 @@ def require_resumes(resumed: Algorithm, straight: Algorithm) -> None:
         "state_dict() must hold everything that training changes: a resumed training ends "
         "elsewhere than a straight one",
     )
+
+
+def require_gradient_steps(
+    build: Callable[..., Any], n: int
+) -> tuple[Any, list[tuple[int, dict[str, float]]]]:
+    """Require that gradient steps are counted, reported and logged, and that callbacks end them.
+
+    Args:
+        build: returns a new algorithm, which takes the arguments ``callbacks`` and ``logger``.
+        n: gradient steps to train for.
+
+    Returns:
+        The trained algorithm and its logged rows.
+    """
+    recorder, rows = Recorder(), RowRecorder()
+    algorithm = build(callbacks=[recorder], logger=rows)
+    algorithm.train(n)
+    steps, env_steps = algorithm.clock.gradient_steps, algorithm.clock.env_steps
+    require(
+        steps >= n and not env_steps,
+        f"train({n}) took {steps} gradient steps and {env_steps} env steps",
+    )
+    require(
+        recorder.steps == list(range(1, steps + 1)),
+        f"on_step must come after each gradient step, got {recorder.steps}",
+    )
+    require(bool(rows.rows) and rows.rows[-1][0] == steps, "the logger must get the last row")
+    for key, value in ((key, value) for _, row in rows.rows for key, value in row.items()):
+        number = isinstance(value, float) and math.isfinite(value)
+        require(number, f"the metric '{key}' is {value!r}")
+    stopped = build(callbacks=[Recorder(stop_at=2)])
+    stopped.train(n)
+    taken = stopped.clock.gradient_steps
+    require(taken == 2, f"on_step returned False after 2 gradient steps, {taken} were taken")
+    return algorithm, rows.rows
 
 
 def _is_stateful(watched: ProbeVecEnv | ProbeGroup) -> bool:

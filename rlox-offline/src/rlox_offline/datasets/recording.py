@@ -13,7 +13,7 @@ import numpy.typing as npt
 import rlox
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
-from rlox.callbacks import Callback
+from rlox.callbacks.base import Callback, Multiples
 from rlox.envs import CheckedSteps, env_id_of, fixed_env_count, make_vec_env
 from rlox.envs.evaluation import OnePlayer, Predictor
 from rlox.errors import ConfigError, DatasetError, SpaceError
@@ -259,19 +259,17 @@ class _Snapshots(Callback):
     def __init__(self, folder: Path, every: int, env: Any, n_episodes: int) -> None:
         self.found: list[tuple[float, int, Path]] = []
         """(mean return, env steps, checkpoint) per snapshot."""
-        self._folder, self._every, self._env, self._n_episodes = folder, every, env, n_episodes
-        self._next = every
+        self._folder, self._env, self._n_episodes = folder, env, n_episodes
+        self._due = Multiples("every", every)
 
     def on_iteration_end(self, **kwargs: Any) -> None:
         """Save and evaluate once per interval."""
         step, algo = kwargs["step"], kwargs["algo"]
-        if step < self._next:
-            return
-        self._next = (step // self._every + 1) * self._every
-        path = self._folder / f"{step}.safetensors"
-        algo.save(path)
-        result = algo.evaluate(self._env, n_episodes=self._n_episodes, seed=0)
-        self.found.append((result.mean_return, step, path))
+        if self._due.reached(step):
+            path = self._folder / f"{step}.safetensors"
+            algo.save(path)
+            result = algo.evaluate(self._env, n_episodes=self._n_episodes, seed=0)
+            self.found.append((result.mean_return, step, path))
 
 
 def record_sets(
