@@ -5,32 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from pydantic import JsonValue, model_validator
+from pydantic import model_validator
 from rlox.config.frames import (
-    CLIP_REWARDS,
-    CONV,
-    FRAME_STACK,
-    LOG_STD,
-    MEMORY_SIZE,
-    NETWORK,
-    NORMALIZE_OBSERVATIONS,
-    RECURRENT,
     SHARED,
-    ActorCriticConfig,
+    ActingConfig,
     ClippedSurrogateConfig,
     RolloutConfig,
-    refuse_memory_size_without_memory,
 )
 from rlox.config.model import (
-    BACKEND,
-    DEVICE,
-    ENV_BACKEND,
-    ENV_KWARGS,
-    PRESET,
-    SEED,
-    TORCH_THREADS,
-    VECTORIZATION,
-    Conv,
     ScheduleValue,
     Widths,
     choice,
@@ -187,11 +169,9 @@ class A2CConfig(RolloutConfig):
         return self
 
 
-class ActorsConfig(ActorCriticConfig):
+class ActorsConfig(ActingConfig):
     """Base of the configs of algorithms that learn from actors' unrolls."""
 
-    seed: int | None = SEED
-    preset: str = PRESET
     n_actors: int = count(2, unit="actors", help="number of actors A", source="rlox")
     n_envs: int = count(
         2, unit="envs", help="number of envs N that each actor steps together", source="rlox"
@@ -247,21 +227,7 @@ class ActorsConfig(ActorCriticConfig):
     max_grad_norm: float = positive(
         40.0, help="bound of the gradient's Euclidean norm", source=TORCHBEAST
     )
-    network: Literal["auto", "mlp", "cnn"] = NETWORK
-    conv: Conv = CONV
     shared: bool = SHARED
-    recurrent: Literal["none", "lstm", "gru"] = RECURRENT
-    memory_size: int = MEMORY_SIZE
-    log_std: float = LOG_STD
-    normalize_observations: bool = NORMALIZE_OBSERVATIONS
-    clip_rewards: float | None = CLIP_REWARDS
-    frame_stack: int = FRAME_STACK
-    backend: str = BACKEND
-    env_backend: str = ENV_BACKEND
-    env_kwargs: dict[str, JsonValue] = ENV_KWARGS
-    vectorization: Literal["sync", "async"] = VECTORIZATION
-    device: str = DEVICE
-    torch_threads: int | None = TORCH_THREADS
 
     @property
     def update_size(self) -> int:
@@ -270,7 +236,6 @@ class ActorsConfig(ActorCriticConfig):
 
     @model_validator(mode="after")
     def _check_actors(self) -> ActorsConfig:
-        refuse_memory_size_without_memory(self)
         lag = -(-self.queue_size // self.update_size)
         if self.order != "arrival" and self.max_lag is not None and self.max_lag < lag:
             raise ValueError(

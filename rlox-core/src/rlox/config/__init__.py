@@ -14,7 +14,6 @@ from rlox.config.frames import (
     ClippedSurrogateConfig,
     ReplayConfig,
     RolloutConfig,
-    refuse_memory_size_without_memory,
 )
 from rlox.config.model import (
     BACKEND,
@@ -80,7 +79,6 @@ __all__ = [
     "positive",
     "probability",
     "read_mapping",
-    "refuse_memory_size_without_memory",
     "resolve_config",
     "schedule",
     "to_yaml",

@@ -102,13 +102,28 @@ class ActorCriticConfig(NetworkConfig):
     )  # fmt: skip
 
 
-def refuse_memory_size_without_memory(config: Any) -> None:
-    """Refuse a memory size where the policy has no memory."""
-    if config.recurrent == "none" and changed(config, "memory_size"):
-        raise ValueError("memory_size needs recurrent='lstm' or 'gru', got recurrent='none'")
+class ActingConfig(ActorCriticConfig, EnvRunConfig):
+    """Options of policies that act while they learn: what they see, and default networks."""
+
+    network: Literal["auto", "mlp", "cnn"] = NETWORK
+    conv: Conv = CONV
+    recurrent: Literal["none", "lstm", "gru"] = RECURRENT
+    memory_size: int = MEMORY_SIZE
+    log_std: float = LOG_STD
+    normalize_observations: bool = NORMALIZE_OBSERVATIONS
+    clip_rewards: float | None = CLIP_REWARDS
+    frame_stack: int = FRAME_STACK
+    backend: str = BACKEND
+    vectorization: Literal["sync", "async"] = VECTORIZATION
+
+    @model_validator(mode="after")
+    def _check_memory(self) -> ActingConfig:
+        if self.recurrent == "none" and changed(self, "memory_size"):
+            raise ValueError("memory_size needs recurrent='lstm' or 'gru', got recurrent='none'")
+        return self
 
 
-class RolloutConfig(ActorCriticConfig, EnvRunConfig):
+class RolloutConfig(ActingConfig):
     """Base of the configs of algorithms that learn from rollouts; PPO's defaults."""
 
     schedule_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"learning_rate": (0.0, 1.0)}
@@ -127,23 +142,12 @@ class RolloutConfig(ActorCriticConfig, EnvRunConfig):
     max_grad_norm: float = positive(
         0.5, help="bound of the gradient's Euclidean norm", source=f"{HUANG}, detail 11"
     )
-    network: Literal["auto", "mlp", "cnn"] = NETWORK
-    conv: Conv = CONV
-    recurrent: Literal["none", "lstm", "gru"] = RECURRENT
-    memory_size: int = MEMORY_SIZE
-    log_std: float = LOG_STD
-    normalize_observations: bool = NORMALIZE_OBSERVATIONS
     normalize_rewards: bool = NORMALIZE_REWARDS
-    clip_rewards: float | None = CLIP_REWARDS
-    frame_stack: int = FRAME_STACK
-    backend: str = BACKEND
-    vectorization: Literal["sync", "async"] = VECTORIZATION
     compute_dtype: Literal["float32", "bfloat16"] = COMPUTE_DTYPE
     matmul_precision: Literal["highest", "high"] = MATMUL_PRECISION
 
     @model_validator(mode="after")
     def _check_rollouts(self) -> RolloutConfig:
-        refuse_memory_size_without_memory(self)
         if self.normalize_rewards and self.clip_rewards is not None:
             raise ValueError(
                 f"clip_rewards={self.clip_rewards} and normalize_rewards=True are two ways to "
