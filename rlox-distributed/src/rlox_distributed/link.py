@@ -150,10 +150,7 @@ class Link:
                 self._open(max(end - time.monotonic(), FIRST_WAIT))
                 return
             except TimeoutError:
-                self._hang_up()
-                raise WorkerLostError(
-                    f"the worker {self.address} has not answered in {seconds:g} s"
-                ) from None
+                raise self._silent_for(seconds) from None
             except StreamError as error:
                 self._hang_up()
                 code, details = error.args
@@ -261,10 +258,7 @@ class Link:
                     self._repeat()
                 answer = self._read(self._call.receive(max(end - time.monotonic(), 0.0)), decode)
             except TimeoutError:
-                self._hang_up()
-                raise WorkerLostError(
-                    f"the worker {self.address} has not answered in {seconds:g} s"
-                ) from None
+                raise self._silent_for(seconds) from None
             except StreamError as error:
                 self._hang_up()
                 code, details = error.args
@@ -299,6 +293,10 @@ class Link:
 
     def _repeat(self) -> None:
         self._call.send(self._request)
+
+    def _silent_for(self, seconds: float) -> WorkerLostError:
+        self._hang_up()
+        return WorkerLostError(f"the worker {self.address} has not answered in {seconds:g} s")
 
     def _hang_up(self) -> None:
         if self._call is not None:

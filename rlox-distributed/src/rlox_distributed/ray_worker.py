@@ -21,6 +21,9 @@ from rlox_distributed.ray_cluster import first_line, import_ray, join_cluster
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
+START_DEADLINE = 120.0
+"""Seconds until the object must be made."""
+
 ENDING = 5.0
 """Seconds that a worker has to end by itself."""
 
@@ -39,7 +42,6 @@ class RayWorker:
         cpus: number of the cluster's CPUs that it occupies.
         shares_arrays: whether it receives the same arrays as other workers, which are stored once
             in the object store.
-        start_deadline: seconds until the object must be made.
 
     Raises:
         ConfigError: there is no cluster.
@@ -54,13 +56,12 @@ class RayWorker:
         address: str | None = None,
         cpus: float = 1.0,
         shares_arrays: bool = False,
-        start_deadline: float = 120.0,
     ) -> None:
         self.name = name
         self._ray = import_ray()
         self._errors = self._ray.exceptions
         work = dumps((factory, arguments))
-        self._shares, self._start_deadline = shares_arrays, start_deadline
+        self._shares = shares_arrays
         self._cluster = join_cluster(address)
         host = self._ray.remote(_Host)
         reserved = self._cluster.cpus(cpus)
@@ -102,7 +103,7 @@ class RayWorker:
         """Begin a call, whose answer :meth:`receive` takes."""
         self._require_started()
         if self._pending is not None:  # the answer of an interrupted call
-            self._receive(self._start_deadline)
+            self._receive(START_DEADLINE)
         given = arrays or {}
         sent = self._cluster.share(given) if self._shares and given else dict(given)
         try:
@@ -118,7 +119,7 @@ class RayWorker:
 
     def _require_started(self) -> None:
         if not self._pid:
-            self._pid = self._receive(self._start_deadline)
+            self._pid = self._receive(START_DEADLINE)
 
     def _receive(self, deadline: float) -> Any:
         if self._pending is None:

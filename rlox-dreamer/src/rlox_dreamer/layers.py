@@ -46,25 +46,25 @@ def dense(
     return layer
 
 
-def _inverse_rms(x: Tensor, eps: float) -> Tensor:
+def _inverse_rms(x: Tensor) -> Tensor:
     norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    return norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+    return norm.square_().div_(x.shape[-1]).add_(EPS).rsqrt_()
 
 
 class _NormSilu(torch.autograd.Function):
     """RMSNorm and SiLU in few passes over the rows, which dominate a small model's time."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
         """Return silu(x / rms(x) * weight)."""
-        inverse = _inverse_rms(x, eps)
+        inverse = _inverse_rms(x)
         unit = x * inverse
         scaled = unit * weight
         ctx.save_for_backward(unit, inverse, weight, scaled)
         return functional.silu(scaled)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         """Return the gradients of x and of the weight."""
         unit, inverse, weight, scaled = ctx.saved_tensors
         of_scaled = torch.ops.aten.silu_backward(gradients[0], scaled)
@@ -72,29 +72,27 @@ class _NormSilu(torch.autograd.Function):
         of_weight = product.reshape(-1, *weight.shape).sum(0)
         along = product.mul_(weight).mean(-1, keepdim=True)
         torch.mul(unit, along, out=product)
-        return of_scaled.mul_(weight).sub_(product).mul_(inverse), of_weight, None
+        return of_scaled.mul_(weight).sub_(product).mul_(inverse), of_weight
 
 
-def norm_silu(x: Tensor, weight: Tensor, eps: float = EPS) -> Tensor:
+def norm_silu(x: Tensor, weight: Tensor) -> Tensor:
     """Return silu(RMSNorm(x)) of features (..., n), computed in the precision of the scale.
 
     Args:
         x: features; the mean square is over the last axis.
         weight: (..., n) their scale; its axes are the last ones of ``x``.
-        eps: added to the mean square.
 
     Source:
         Zhang and Sennrich 2019, "Root mean square layer normalization", eq. 4.
     """
     wide = x.to(weight.dtype)
     if x.is_cuda:
-        normed = functional.rms_norm(wide, wide.shape[-1:], None, eps)
+        normed = functional.rms_norm(wide, wide.shape[-1:], None, EPS)
         return functional.silu(normed * weight).to(x.dtype)
     if not torch.is_grad_enabled():
-        return functional.silu((wide * _inverse_rms(wide, eps)).mul_(weight), inplace=True).to(
-            x.dtype
-        )
-    active: Tensor = _NormSilu.apply(wide, weight, eps)
+        normed = (wide * _inverse_rms(wide)).mul_(weight)
+        return functional.silu(normed, inplace=True).to(x.dtype)
+    active: Tensor = _NormSilu.apply(wide, weight)
     return active.to(x.dtype)
 
 

@@ -25,13 +25,13 @@ def symexp(x: Tensor) -> Tensor:
     return torch.sign(x) * torch.expm1(x.abs())
 
 
-def symexp_bins(count: int, *, low: float = -20.0) -> Tensor:
-    """Return (count,) bins symexp(low … -low), ascending and exactly symmetric around 0.
+def symexp_bins(count: int) -> Tensor:
+    """Return (count,) bins symexp(-20 … 20), ascending and exactly symmetric around 0.
 
     Source:
         Hafner et al. 2025, eq. 10.
     """
-    half = symexp(torch.linspace(low, 0.0, (count + 1) // 2, dtype=torch.float64)).float()
+    half = symexp(torch.linspace(-20.0, 0.0, (count + 1) // 2, dtype=torch.float64)).float()
     return torch.cat([half, -half[: count // 2].flip(0)])
 
 
@@ -250,7 +250,7 @@ def replay_returns(
 
 
 class ReturnScale(nn.Module):
-    """S = max(1, range from the 5th to the 95th percentile of returns), a moving average.
+    """S = max(1, range from the 5th to the 95th percentile of returns), averaged at a rate of 0.01.
 
     Source:
         Hafner et al. 2025, eq. 8. The averages begin at 0 and are not debiased.
@@ -260,9 +260,8 @@ class ReturnScale(nn.Module):
     high: Tensor
     shares: Tensor
 
-    def __init__(self, rate: float = 0.01, limit: float = 1.0) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.rate, self.limit = rate, limit
         self.register_buffer("low", torch.zeros(()))
         self.register_buffer("high", torch.zeros(()))
         self.register_buffer("shares", torch.tensor([0.05, 0.95]), persistent=False)
@@ -270,6 +269,6 @@ class ReturnScale(nn.Module):
     def update(self, returns: Tensor) -> Tensor:
         """Update the averages with returns of any shape, and return S."""
         low, high = torch.quantile(returns.detach().flatten().float(), self.shares)
-        self.low.lerp_(low, self.rate)
-        self.high.lerp_(high, self.rate)
-        return (self.high - self.low).clamp(min=self.limit)
+        self.low.lerp_(low, 0.01)
+        self.high.lerp_(high, 0.01)
+        return (self.high - self.low).clamp(min=1.0)
