@@ -55,8 +55,7 @@ class Replay:
 
     def generate(self, prompts, n, params):
         rows = self.answer(prompts)
-        reasons = ["stop" if row[-1] in params.eos else "length" for row in rows]
-        return Rollouts(rows, None, reasons, params, self.version)
+        return Rollouts(rows, None, params, self.version)
 
 
 def keep_gradients(algorithm):

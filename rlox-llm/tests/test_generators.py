@@ -174,24 +174,24 @@ class FakeLLM:
         sampled = answers_of(self.copy, [p["prompt_token_ids"] for p in prompts], vars(params))
         found = [
             types.SimpleNamespace(
-                token_ids=tuple(tokens), finish_reason=reason,
+                token_ids=tuple(tokens),
                 logprobs=[{t: types.SimpleNamespace(logprob=x), -1: None}
                           for t, x in zip(tokens, logprobs, strict=True)],
             )
-            for tokens, logprobs, reason in sampled
+            for tokens, logprobs in sampled
         ]  # fmt: skip
         n = params.n
         return [types.SimpleNamespace(outputs=found[i : i + n]) for i in range(0, len(found), n)]
 
 
 def answers_of(model, prompts, asked):
-    """Return tokens, log-probabilities and reasons for a request in vLLM's form."""
+    """Return tokens and log-probabilities for a request in vLLM's form."""
     params = Sampling(
         asked["max_tokens"], temperature=asked["temperature"], top_p=asked["top_p"],
         eos=tuple(asked["stop_token_ids"]), seed=asked["seed"],
     )  # fmt: skip
     done = RloxGenerator(CausalModel(model, "engine")).generate(prompts, asked["n"], params)
-    return list(zip(done.token_ids, done.logprobs or (), done.finish_reason, strict=True))
+    return list(zip(done.token_ids, done.logprobs or (), strict=True))
 
 
 @pytest.fixture(name="fake_vllm")
@@ -238,9 +238,9 @@ def fixture_server():
             elif self.path == "/v1/completions":
                 sampled = answers_of(state.model, body["prompt"], body)
                 answer["choices"] = [
-                    {"index": i, "finish_reason": reason, "logprobs": {"token_logprobs": logprobs},
+                    {"index": i, "logprobs": {"token_logprobs": logprobs},
                      "token_ids": tokens if state.token_ids else None}
-                    for i, (tokens, logprobs, reason) in enumerate(sampled)
+                    for i, (tokens, logprobs) in enumerate(sampled)
                 ]  # fmt: skip
             elif self.path == "/fails/pause":
                 self.send_error(500)

@@ -49,7 +49,6 @@ def test_graphs_sample_what_the_growing_cache_samples(make_model, device, more):
         params = Sampling(20, eos=(3, 11), seed=seed, **more)
         found, expected = (each.generate(prompts, n, params) for each in (by_graph, plain))
         assert found.token_ids == expected.token_ids
-        assert found.finish_reason == expected.finish_reason
         for a, b in zip(found.logprobs or (), expected.logprobs or (), strict=True):
             assert a == pytest.approx(b, abs=1e-4)
         made.append(len(by_graph.graphs._graphs) if by_graph.graphs else 0)

@@ -138,7 +138,7 @@ CALLS = [
      ValueError, "must answer 0 if the first row is better, 1 if the second is, got 2"),
     ("rows of pairs", lambda: dpo().train_step(PROMPTS, PROMPTS, PROMPTS[:1]), ValueError,
      "the same number of rows, got 4, 4, 1"),
-    ("pairs of something else", lambda: dpo().train([1]), TypeError, r"pairs\[0\] must be a rlox"),
+    ("pairs of something else", lambda: dpo().train([1]), TypeError, r"pairs\[0\] must be a map"),
     ("aot in parts", lambda: DPO(tiny_lm(), tiny_lm(), loss_type="aot", micro_batch_size=2),
      ConfigError, "leave out micro_batch_size"),
 ]  # fmt: skip

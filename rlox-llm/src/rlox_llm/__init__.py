@@ -33,22 +33,17 @@ __all__ = [
     "kl_per_token",
 ]
 
-_MODULES = {
-    "BestOfN": "best_of_n",
-    "DPO": "dpo",
-    "GRPO": "grpo",
-    "LanguageAlgorithm": "language",
-    "OnlineDPO": "online_dpo",
-    "SFT": "sft",
-    "dpo_loss": "losses",
-    "grpo_loss": "losses",
-    "kl_per_token": "losses",
-}
+HOMES = {
+    "BestOfN": "best_of_n", "LanguageAlgorithm": "language", "OnlineDPO": "online_dpo",
+    **dict.fromkeys(("dpo_loss", "grpo_loss", "kl_per_token"), "losses"),
+}  # fmt: skip
+"""Modules of the names; others are in one of their own."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(importlib.import_module(f"rlox_llm.{_MODULES[name]}"), name)
+    if name in __all__:
+        home = HOMES.get(name, name.lower())
+        return getattr(importlib.import_module(f"rlox_llm.{home}"), name)
     raise AttributeError(f"module 'rlox_llm' has no '{name}'{suggest(name, __all__)}")
 
 

@@ -9,14 +9,15 @@ from typing import Annotated, Any
 import typer
 from rlox.cli.output import print_pairs
 from rlox.cli.runs.folder import find_checkpoint
-from rlox.cli.runs.options import load_parts
+from rlox.cli.runs.options import Best, load_parts
 from rlox.cli.runs.run import parts_of_run
 from rlox.errors import ConfigError
 
 Model = Annotated[
     str | None,
     typer.Option(
-        help="Folder of the trained model; default: from the run's record.",
+        "--model",
+        help="Folder of the trained model, for a checkpoint; default: from the run's record.",
         metavar="FOLDER",
     ),
 ]
@@ -37,10 +38,7 @@ def export_command(
     run: Annotated[Path, typer.Argument(help="A run folder, or a checkpoint.")],
     folder: Annotated[Path, typer.Argument(help="New or empty folder for the model.")],
     model: Model = None,
-    best: Annotated[
-        bool,
-        typer.Option("--best", help="Use a run folder's best checkpoint, found by --eval-freq."),
-    ] = False,
+    best: Best = False,
 ) -> None:
     """Write a trained model and its tokenizer into a folder for transformers.
 
@@ -86,14 +84,7 @@ def generate_command(
         float, typer.Option(help="Sample from the likeliest tokens of this total probability.")
     ] = 1.0,
     seed: Annotated[int, typer.Option(help="Fixes the samples.", min=0)] = 42,
-    base_model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            help="Folder of the trained model, for a checkpoint.",
-            metavar="FOLDER",
-        ),
-    ] = None,
+    base_model: Model = None,
 ) -> None:
     """Print a completion of each prompt, or the best of several by a reward function."""
     from rlox_llm.best_of_n import BestOfN

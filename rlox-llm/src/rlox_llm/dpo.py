@@ -13,13 +13,12 @@ Deviation from the paper: Adam instead of RMSprop, without a warm-up of the step
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
 from rlox.envs.evaluation import EvaluationResult
-from rlox.training.hooks import Hooks, StopTraining
+from rlox.training.hooks import Hooks
 from torch import Tensor
 
 from rlox_llm.configs import DPOConfig
@@ -88,10 +87,7 @@ class DPO(PreferenceAlgorithm):
     def iterate(self, hooks: Hooks) -> DPOMetrics:
         """Take one gradient step."""
         hooks.enter("learn")
-        metrics = self.learn_pairs(hooks, self.next_rows())
-        with suppress(StopTraining):
-            hooks.train_batch(lambda: metrics)
-        return DPOMetrics(**metrics)
+        return DPOMetrics(**self.learn_pairs(hooks, self.next_rows()))
 
     @torch.no_grad()
     def judge(self, rows: Any, deterministic: bool, seed: int | None) -> EvaluationResult:

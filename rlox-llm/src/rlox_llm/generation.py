@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rlox_llm.configs import LanguageConfig, SamplingConfig
 from rlox_llm.models import CausalModel
-from rlox_llm.prompts import padded_completions
+from rlox_llm.prompts import padded_completions, padded_prompts
 from rlox_llm.tokens import Texts
 
 
@@ -48,11 +48,6 @@ class Sampling:
             return cls(8, eos=eos, greedy=greedy)
         options = ("max_new_tokens", "temperature", "top_k", "top_p", "min_p")
         return cls(**{name: getattr(config, name) for name in options}, eos=eos, greedy=greedy)
-
-    @property
-    def filters(self) -> bool:
-        """Whether some tokens are excluded from sampling."""
-        return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
     def filtered(self, logits: Tensor) -> Tensor:
         """Return logits (B, V), -inf for excluded tokens, as in transformers."""
@@ -92,8 +87,6 @@ class Rollouts:
     """N completions without padding, each with its EOS."""
     logprobs: list[list[float]] | None
     """Each token's log-probability at the sampling temperature; ``None`` if unknown."""
-    finish_reason: list[str]
-    """``"stop"`` for an EOS, ``"length"`` for ``max_new_tokens``."""
     params: Sampling
     """The sampling parameters."""
     version: int
@@ -158,10 +151,7 @@ class Completions:
         Returns:
             N rows of prompt and completion, and the prompts (N, P).
         """
-        width = max(len(prompt) for prompt in self.prompts)
-        prompts = torch.full((len(self.tokens), width), pad, device=self.tokens.device)
-        for row, prompt in zip(prompts, self.prompts, strict=True):
-            row[width - len(prompt) :] = prompt
+        prompts = padded_prompts(self.prompts, pad)
         kept = [row[:n] for row, n in zip(self.tokens, self.lengths.tolist(), strict=True)]
         return [torch.cat(pair) for pair in zip(prompts, kept, strict=True)], prompts
 

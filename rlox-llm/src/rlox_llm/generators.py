@@ -17,6 +17,7 @@ from rlox_llm.generation import Generator, Rollouts, Sampling
 from rlox_llm.graphs import GraphDecoder
 from rlox_llm.layouts import prefill
 from rlox_llm.models import CausalModel
+from rlox_llm.prompts import padded_prompts
 
 
 def make_generator(sampler: str, model: CausalModel) -> Generator:
@@ -66,8 +67,7 @@ class _InProcess:
         logprobs = None
         if logps is not None:
             logprobs = [row[:n] for row, n in zip(logps.tolist(), counts, strict=True)]
-        reasons = ["stop" if row[-1] in params.eos else "length" for row in rows]
-        return Rollouts(rows, logprobs, reasons, params, self.version)
+        return Rollouts(rows, logprobs, params, self.version)
 
 
 class RloxGenerator(_InProcess):
@@ -259,12 +259,9 @@ class TransformersGenerator(_InProcess):
         """Sample ``n`` completions of each prompt, without dropout."""
         model = self.model
         pad = model.pad if model.pad is not None else (params.eos[0] if params.eos else 0)
-        width = max(len(prompt) for prompt in prompts)
-        ids = torch.full((len(prompts), width), pad, device=model.device)
-        mask = torch.zeros_like(ids)
-        for row, seen, prompt in zip(ids, mask, prompts, strict=True):
-            row[width - len(prompt) :] = torch.tensor(list(prompt), device=model.device)
-            seen[width - len(prompt) :] = 1
+        rows = [torch.tensor(list(prompt), device=model.device) for prompt in prompts]
+        ids = padded_prompts(rows, pad)
+        mask = padded_prompts([torch.ones_like(row) for row in rows], 0)
         how: dict[str, Any] = {"do_sample": False}
         if not params.greedy:
             how = {"do_sample": True, "temperature": params.temperature, "top_k": params.top_k,
@@ -276,7 +273,7 @@ class TransformersGenerator(_InProcess):
                 max_new_tokens=params.max_new_tokens, eos_token_id=list(params.eos) or None,
                 pad_token_id=pad, return_dict_in_generate=True, output_logits=True, **how,
             )  # fmt: skip
-        tokens = output.sequences[:, width:]
+        tokens = output.sequences[:, ids.shape[1] :]
         logits = torch.stack(output.logits, 1).float() / params.temperature
         logps = logits.log_softmax(2).gather(2, tokens[:, :, None]).squeeze(2)
         lengths = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)

@@ -129,11 +129,6 @@ class LanguageAlgorithm(Algorithm):
             self._use(self.parse(dataset))
 
     @property
-    def rows_at_once(self) -> int:
-        """Maximum number of rows in one iteration."""
-        return int(getattr(self.config, self.rows_option))
-
-    @property
     def needs_reference(self) -> bool:
         """Whether the algorithm learns with a reference."""
         return False
@@ -353,7 +348,7 @@ class LanguageAlgorithm(Algorithm):
 
     def _use(self, rows: Sequence[Any]) -> None:
         self._dataset = rows
-        self._order = RowOrder(len(rows), self.rows_at_once)
+        self._order = RowOrder(len(rows), getattr(self.config, self.rows_option))
 
 
 class SamplingAlgorithm(LanguageAlgorithm):

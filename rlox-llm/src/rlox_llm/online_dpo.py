@@ -9,14 +9,13 @@ Deviation from the paper: the preference function may be any function, not only 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 from rlox.envs.evaluation import EvaluationResult
 from rlox.errors import ConfigError
-from rlox.training.hooks import Hooks, StopTraining
+from rlox.training.hooks import Hooks
 
 from rlox_llm.configs import OnlineDPOConfig
 from rlox_llm.language import SamplingAlgorithm
@@ -84,8 +83,6 @@ class OnlineDPO(PreferenceAlgorithm, SamplingAlgorithm):
         ]
         hooks.rollout_end(batch=pairs)
         metrics = self.learn_pairs(hooks, pairs)
-        with suppress(StopTraining):
-            hooks.train_batch(lambda: metrics)
         preferred = [place == k for place in better for k in (0, 1)]
         self.hand_on_completions(hooks, done, {"preferred": preferred})
         same = [first.tolist() == second.tolist() for first, second in sampled]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
@@ -11,14 +12,14 @@ from rlox.config.composition import selection
 from rlox.errors import ConfigError
 from rlox.kernels.reference.groups import DPOPair
 from rlox.registry.table import get_registry
-from rlox.training.hooks import Hooks
+from rlox.training.hooks import Hooks, StopTraining
 from torch import Tensor
 
 from rlox_llm.language import LanguageAlgorithm
 from rlox_llm.losses import PreferenceTerms, dpo_loss
 from rlox_llm.losses.pairwise import preference_loss
 from rlox_llm.models import CausalModel
-from rlox_llm.prompts import padded_completions, parse_completions, parse_rows, read_rows
+from rlox_llm.prompts import listed_rows, padded_completions, parse_completions, parse_rows
 from rlox_llm.tokens import Texts
 
 
@@ -68,28 +69,14 @@ def parse_pairs(pairs: Any, device: torch.device, texts: Texts) -> list[Pair]:
         TypeError: something else was passed.
         ValueError: there is no pair, or one is empty.
     """
-    pairs = read_rows(pairs)
-    if not isinstance(pairs, Sequence):
-        raise TypeError(
-            f"pairs must be a list of rlox.DPOPair or the path of a JSONL file, got "
-            f"{type(pairs).__name__}"
-        )
-    if not pairs:
-        raise ValueError("pairs must hold at least one pair, got none")
-    return [_parse(f"pairs[{i}]", pair, device, texts) for i, pair in enumerate(pairs)]
-
-
-def _parse(what: str, pair: Any, device: torch.device, texts: Texts) -> Pair:
-    if isinstance(pair, DPOPair):
-        columns = ("prompt", "chosen", "rejected")
-        pair = {column: getattr(pair, f"{column}_tokens") for column in columns}
-    if not isinstance(pair, Mapping):
-        raise TypeError(
-            f"{what} must be a rlox.DPOPair or a mapping with prompt, chosen and rejected, got "
-            f"{type(pair).__name__}"
-        )
-    prompt, chosen, rejected = parse_completions(what, pair, ("chosen", "rejected"), device, texts)
-    return Pair(prompt, chosen, rejected)
+    columns, found = ("chosen", "rejected"), []
+    for i, pair in enumerate(listed_rows("pairs", pairs)):
+        row = pair
+        if isinstance(pair, DPOPair):
+            row = {name: getattr(pair, f"{name}_tokens") for name in ("prompt", *columns)}
+        prompt, chosen, rejected = parse_completions(f"pairs[{i}]", row, columns, device, texts)
+        found.append(Pair(prompt, chosen, rejected))
+    return found
 
 
 def zip_pairs(
@@ -203,6 +190,8 @@ class PreferenceAlgorithm(LanguageAlgorithm):
         metrics = self.learn(len(pairs), loss_of)
         n_tokens = sum(len(pair.chosen) + len(pair.rejected) for pair in pairs)
         self.count(hooks, len(pairs), 2 * len(pairs), n_tokens)
+        with suppress(StopTraining):
+            hooks.train_batch(lambda: metrics)
         return metrics
 
 

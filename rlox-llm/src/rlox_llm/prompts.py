@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from rlox.errors import CheckpointError, DatasetError, import_extra
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from rlox_llm.models import CausalModel
 from rlox_llm.tokens import Texts, is_chat
@@ -77,16 +78,38 @@ def require_columns(what: str, row: Mapping[str, Any], names: Sequence[str]) -> 
             raise DatasetError(f"{what} has None as its {name}; fill it in or leave the row out")
 
 
+def listed_rows(what: str, rows: Any) -> Sequence[Any]:
+    """Return the rows of a dataset of completions; see :func:`read_rows`.
+
+    Raises:
+        TypeError: they are not listed.
+        ValueError: there is none.
+    """
+    rows = read_rows(rows)
+    if not isinstance(rows, Sequence):
+        raise TypeError(
+            f"{what} must be a list, or the path of a JSONL or Parquet file, got "
+            f"{type(rows).__name__}"
+        )
+    if not rows:
+        raise ValueError(f"{what} must hold at least one row, got none")
+    return rows
+
+
 def parse_completions(
-    what: str, row: Mapping[str, Any], columns: Sequence[str], device: torch.device, texts: Texts
+    what: str, row: Any, columns: Sequence[str], device: torch.device, texts: Texts
 ) -> list[Tensor]:
     """Return the token ids of a row's prompt, and of the completions in ``columns``.
 
     Raises:
         ConfigError: a text has no tokenizer.
         DatasetError: a column is missing, or holds ``None``.
+        TypeError: the row is not a mapping.
         ValueError: prompt or completion is empty.
     """
+    if not isinstance(row, Mapping):
+        names = f"{', '.join(('prompt', *columns[:-1]))} and {columns[-1]}"
+        raise TypeError(f"{what} must be a mapping with {names}, got {type(row).__name__}")
     require_columns(what, row, ("prompt", *columns))
     prompt = row["prompt"]
     parts = {"prompt": texts.prompt(f"{what} prompt", prompt)} | {
@@ -227,9 +250,15 @@ def token_row(
     return array.to(device, torch.long)
 
 
+def padded_prompts(rows: Sequence[Tensor], pad: int) -> Tensor:
+    """Return rows of token ids padded on the left, (N, P)."""
+    turned = [row.flip(0) for row in rows]
+    return pad_sequence(turned, batch_first=True, padding_value=pad).flip(1)
+
+
 def padded_completions(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """Return rows of token ids padded on the right (N, T), and the mask of real tokens."""
-    tokens = torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
+    tokens = pad_sequence(list(rows), batch_first=True)
     lengths = torch.tensor([len(row) for row in rows], device=tokens.device)
     return tokens, torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
 

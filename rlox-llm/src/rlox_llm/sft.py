@@ -7,7 +7,7 @@ algorithms (Ouyang et al. 2022, "Training language models to follow instructions
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
@@ -21,7 +21,7 @@ from torch import Tensor
 from rlox_llm.configs import SFTConfig
 from rlox_llm.language import LanguageAlgorithm
 from rlox_llm.models import Scores
-from rlox_llm.prompts import padded_completions, parse_completions, read_rows, require_fit
+from rlox_llm.prompts import listed_rows, padded_completions, parse_completions, require_fit
 
 if TYPE_CHECKING:
     from rlox_llm.option_types import SFTArguments, Unpack
@@ -70,19 +70,11 @@ class SFT(LanguageAlgorithm):
 
         Raises:
             DatasetError: a row has no prompt and completion, or does not fit the model.
-            TypeError: a row is not a mapping.
+            TypeError: the rows are not listed, or one is not a mapping.
             ValueError: there is no row, or one is empty.
         """
-        rows = read_rows(rows)
-        if not isinstance(rows, Sequence) or isinstance(rows, str) or not rows:
-            raise ValueError("rows must be a list with at least one prompt and completion")
         found = []
-        for i, row in enumerate(rows):
-            if not isinstance(row, Mapping):
-                raise TypeError(
-                    f"rows[{i}] must be a mapping with prompt and completion, got "
-                    f"{type(row).__name__}"
-                )
+        for i, row in enumerate(listed_rows("rows", rows)):
             parts = parse_completions(
                 f"rows[{i}]", row, ("completion",), self.policy.device, self.texts
             )

@@ -80,9 +80,8 @@ class VLLMGenerator:
             [step[token].logprob for token, step in zip(each.token_ids, each.logprobs, strict=True)]
             for each in found
         ]
-        reasons = [each.finish_reason for each in found]
-        return Rollouts([list(each.token_ids) for each in found], logprobs, reasons, params,
-                        self.version)  # fmt: skip
+        tokens = [list(each.token_ids) for each in found]
+        return Rollouts(tokens, logprobs, params, self.version)
 
 
 class VLLMServerGenerator:
@@ -159,13 +158,9 @@ class VLLMServerGenerator:
             raise BackendError(
                 f"the server at {self.url} returns no token ids; use vLLM 0.10.2 or newer"
             )
-        return Rollouts(
-            [list(choice["token_ids"]) for choice in choices],
-            [list(choice["logprobs"]["token_logprobs"]) for choice in choices],
-            [choice["finish_reason"] for choice in choices],
-            params,
-            self.version,
-        )
+        tokens = [list(choice["token_ids"]) for choice in choices]
+        logprobs = [list(choice["logprobs"]["token_logprobs"]) for choice in choices]
+        return Rollouts(tokens, logprobs, params, self.version)
 
     def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         if not self.url.startswith(("http://", "https://")):
