@@ -11,6 +11,7 @@ import torch
 from rlox.errors import ConfigError
 from rlox.learners import SeparatePerceptrons
 from rlox.networks import Policy
+from rlox.networks.actor_critics import Recurrent
 from rlox.nn import (
     ActionHead,
     Distribution,
@@ -225,7 +226,7 @@ class TeamPolicy(Policy):
         return values if self.value_norm is None else self.value_norm.denormalize(values)
 
 
-class RecurrentTeamPolicy(nn.Module):
+class RecurrentTeamPolicy(Recurrent):
     """Two networks with a recurrent layer each; their inputs are those of :class:`TeamPolicy`.
 
     The state has one row per agent: the actor's memory, then the critic's.
@@ -256,41 +257,20 @@ class RecurrentTeamPolicy(nn.Module):
         normalize_values: Literal["none", "value_norm", "popart"] = "none",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
-        self.generator = generator
+        super().__init__(generator=generator)
         memory = kind, memory_size
         after = Layers.expand(hidden, 1)
         _make_networks(self, view, after, memory, network, normalize_values, generator)
         self.state_size = 2 * int(self.actor["memory"].state_size)  # type: ignore[arg-type]
-        """Length of one row of the state."""
 
     def step(
         self, obs: Any, state: Tensor, action_masks: Tensor | None = None
     ) -> tuple[Distribution, Tensor, Tensor]:
         """Take in N observations; see :class:`rlox.protocols.RecurrentActor`."""
-        goes_on = torch.zeros(1, len(state), dtype=torch.bool, device=state.device)
-        distribution, values, after = self._run(obs, state, goes_on, action_masks)
+        distribution, values, after = super().step(obs, state, action_masks)
         if self.value_norm is not None:
             values = self.value_norm.denormalize(values)
         return distribution, values, after
-
-    def evaluate_actions(
-        self,
-        obs: Any,
-        actions: Tensor,
-        action_masks: Tensor | None = None,
-        *,
-        state: Tensor,
-        episode_starts: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return log-probabilities, entropies and the critic's outputs, each (T*n,).
-
-        The T*n observations begin with step 0 of all sequences; see
-        :class:`rlox.protocols.RecurrentActor`.
-        """
-        starts = episode_starts.view(-1, len(state))
-        distribution, values, _ = self._run(obs, state, starts, action_masks)
-        return distribution.log_prob(actions), distribution.entropy(), values
 
     def layer_data(self) -> LayerData:
         """Describe the most probable actions; they need the actor's memory only."""

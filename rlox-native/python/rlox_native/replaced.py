@@ -98,8 +98,8 @@ REPLACED: dict[str, dict[str, str]] = {
         "ActorCriticPolicy.distribution": "self.head",
         "RecurrentPolicy": "self.step self.evaluate_actions self.actor_memory self.critic_memory "
         "self.head self.actor self.critic",
-        "RecurrentPolicy.step": "self._run",
-        "RecurrentPolicy.evaluate_actions": "self._run",
+        "Recurrent.step": "self._run",
+        "Recurrent.evaluate_actions": "self._run",
         **_leaves(
             "DiscretePolicy.encode DiscretePolicy.value ContinuousPolicy.encode "
             "ContinuousPolicy.value ActorCriticPolicy.encode ActorCriticPolicy.value "

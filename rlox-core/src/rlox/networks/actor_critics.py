@@ -279,46 +279,34 @@ class AsymmetricPolicy(ActorCriticPolicy):
         return super().layer_data()
 
 
-class RecurrentPolicy(nn.Module):
-    """Policy and value function for any spaces, each with a recurrent layer of its own.
+class Recurrent(nn.Module, ABC):
+    """A policy and a value function with memories; see :class:`rlox.protocols.RecurrentActor`.
 
-    Features of the encoder, which both share, go through an LSTM or GRU and a tanh network. The
-    state is one row per env: the policy's memory, then the value function's.
+    The state is one row per env: the policy's memory, then the value function's.
 
     Args:
-        encoder: from observations to features, with the attribute ``output_size``; see
-            :func:`rlox.nn.make_encoder`.
-        action_space: of one env.
-        kind: ``"lstm"`` or ``"gru"``.
-        memory_size: units of each recurrent layer.
-        hidden: see :class:`DiscretePolicy`, after the recurrent layer.
-        generator: source of the weights and of the sampled actions; ``None`` uses torch's global
-            one.
-
-    Raises:
-        SpaceError: there is no distribution over the action space.
+        generator: source of the sampled actions; ``None`` uses torch's global one.
     """
 
-    def __init__(
-        self,
-        encoder: nn.Module,
-        action_space: spaces.Space[Any],
-        kind: MemoryKind,
-        *,
-        memory_size: int = 64,
-        hidden: Hidden = (64,),
-        generator: torch.Generator | None = None,
-    ) -> None:
+    state_size: int
+    """Length of a state's row."""
+
+    def __init__(self, *, generator: torch.Generator | None = None) -> None:
         super().__init__()
         self.generator = generator
-        self.encoder = encoder
-        self.head = ActionHead(action_space, log_std=Layers.expand(hidden).log_std)
-        features = int(encoder.output_size)  # type: ignore[arg-type]
-        self.actor_memory = Memory(features, memory_size, kind, generator=generator)
-        self.critic_memory = Memory(features, memory_size, kind, generator=generator)
-        self.actor, self.critic = _make_both(memory_size, hidden, self.head.output_size, generator)
-        self.state_size = 2 * self.actor_memory.state_size
-        """Length of a state's row."""
+
+    @abstractmethod
+    def _run(
+        self, obs: Any, state: Tensor, starts: Tensor, action_masks: Tensor | None
+    ) -> tuple[Distribution, Tensor, Tensor]:
+        """Return distributions (T*n), values (T*n,) and the state (n, state_size) after T steps.
+
+        Args:
+            obs: T*n observations, step 0 of all sequences first.
+            state: (n, state_size) before the sequences.
+            starts: (T, n) bool, whether an episode begins with the observation.
+            action_masks: (T*n, mask_size) bool; ``None`` masks nothing.
+        """
 
     def step(
         self, obs: Any, state: Tensor, action_masks: Tensor | None = None
@@ -357,6 +345,46 @@ class RecurrentPolicy(nn.Module):
         starts = episode_starts.view(-1, len(state))
         distribution, values, _ = self._run(obs, state, starts, action_masks)
         return distribution.log_prob(actions), distribution.entropy(), values
+
+
+class RecurrentPolicy(Recurrent):
+    """Policy and value function for any spaces, each with a recurrent layer of its own.
+
+    Features of the encoder, which both share, go through an LSTM or GRU and a tanh network. The
+    state is one row per env: the policy's memory, then the value function's.
+
+    Args:
+        encoder: from observations to features, with the attribute ``output_size``; see
+            :func:`rlox.nn.make_encoder`.
+        action_space: of one env.
+        kind: ``"lstm"`` or ``"gru"``.
+        memory_size: units of each recurrent layer.
+        hidden: see :class:`DiscretePolicy`, after the recurrent layer.
+        generator: source of the weights and of the sampled actions; ``None`` uses torch's global
+            one.
+
+    Raises:
+        SpaceError: there is no distribution over the action space.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        action_space: spaces.Space[Any],
+        kind: MemoryKind,
+        *,
+        memory_size: int = 64,
+        hidden: Hidden = (64,),
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(generator=generator)
+        self.encoder = encoder
+        self.head = ActionHead(action_space, log_std=Layers.expand(hidden).log_std)
+        features = int(encoder.output_size)  # type: ignore[arg-type]
+        self.actor_memory = Memory(features, memory_size, kind, generator=generator)
+        self.critic_memory = Memory(features, memory_size, kind, generator=generator)
+        self.actor, self.critic = _make_both(memory_size, hidden, self.head.output_size, generator)
+        self.state_size = 2 * self.actor_memory.state_size
 
     def _run(
         self, obs: Any, state: Tensor, starts: Tensor, action_masks: Tensor | None
