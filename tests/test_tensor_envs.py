@@ -318,6 +318,36 @@ def test_a_resumed_training_has_the_same_bits(tmp_path):
     assert not np.array_equal(seen[0], obs)
 
 
+@pytest.mark.parametrize("backends", [("native", "tensors"), ("tensors", "native")])
+def test_a_state_of_other_envs_begins_new_episodes(tmp_path, backends):
+    """A checkpoint goes on in Rust's envs and in tensors, whose states have other parts."""
+    first = rlox.make(
+        "ppo", "CartPole-v1", env_backend=backends[0], n_envs=N, **NORMALIZED, **SMALL
+    )
+    first.train(2 * 12 * N)
+    first.save(tmp_path / "checkpoint")
+    second = type(first).from_checkpoint(tmp_path / "checkpoint", env_backend=backends[1])
+    second.train(2 * 12 * N)
+    assert second.clock.env_steps == 4 * 12 * N
+
+
+def test_actions_are_alike_in_training_and_evaluation():
+    """They have the dtype of the space."""
+    for space in (spaces.MultiBinary(2), spaces.MultiDiscrete([2, 3]), spaces.Box(0, 3, (2,), int)):
+        env, found = CartPole(N), set()
+        env.action_space = space
+
+        def step(actions, env=env, found=found):
+            found.add((actions.dtype, actions.shape))
+            return CartPole.step(env, actions[:, 0])
+
+        env.step = step
+        ppo = rlox.make("ppo", env=env, **SMALL)
+        ppo.train(12 * N)
+        TensorVecEnv(env).step_all(np.stack([space.sample()] * N))
+        assert len(found) == 1
+
+
 def test_callbacks_hear_of_every_step_and_stop_at_the_end_of_a_phase():
     """12 vector steps and 9 minibatches an iteration; a stop is within the rollout it is from."""
 
@@ -385,11 +415,24 @@ def test_what_does_not_fit_is_refused():
             {"place": torch.zeros(N, 2), "door": torch.zeros(N)},
             "final_obs of step door",
         ),
+        ("rewards", torch.zeros(N, device="meta"), "on cpu, got torch.float32 .6,. on meta"),
+        (
+            "final_obs",
+            {"place": torch.full((N, 2), torch.nan), "door": torch.zeros(N, dtype=torch.int64)},
+            "finite observations and rewards",
+        ),
     ):
         env = Doors()
         env.step = partial(replaced, env, {key: wrong})
         with pytest.raises(EnvError, match=text):
             rlox.make("ppo", env=env, **SMALL).train(72)
+    for step, text in (
+        (partial(replaced, env, {"rewards": np.zeros(N)}), "must return tensors, got array"),
+        (lambda actions: (None, None, None, None, {}), "must return a dict with obs, rewards"),
+    ):
+        env.step = step
+        with pytest.raises(EnvError, match=text):
+            TensorVecEnv(env).step_all(np.zeros((N, 2), np.int64))
     closed = Doors()
     closed.action_masks = lambda: torch.zeros(N, 5, dtype=torch.bool)
     with pytest.raises(EnvError, match="masks that allow a choice"):

@@ -188,7 +188,7 @@ class TensorEnv(Protocol, metaclass=ForwardedMembers):
         """Step all envs.
 
         Args:
-            actions: (N, *shape), within the bounds of a ``Box``.
+            actions: (N, *shape) of the space's dtype, within the bounds of a ``Box``.
         """
 
 

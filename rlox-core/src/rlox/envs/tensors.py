@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from rlox.envs.gymnasium import STEP_KEYS
 from rlox.errors import EnvError
 from rlox.protocols import TensorEnv, TensorStep, VecEnvStep
 from rlox.seeding import restore_generator
@@ -246,6 +247,8 @@ class TensorVecEnv:
         tensors: the env, whose device stays its own.
     """
 
+    state_kind = "tensors"
+
     def __init__(self, tensors: TensorEnv) -> None:
         self.tensors = tensors
         self.n_envs = tensors.n_envs
@@ -260,7 +263,8 @@ class TensorVecEnv:
     def step_all(self, actions: npt.NDArray[Any]) -> VecEnvStep:
         """Step all envs; see :class:`rlox.protocols.VecEnv`."""
         step = self.tensors.step(torch.as_tensor(actions, device=self.tensors.device))
-        arrays: Any = {key: map_leaves(array_of, value) for key, value in step.items()}
+        require_keys(self.tensors, step)
+        arrays: Any = {key: map_leaves(array_of, step[key]) for key in STEP_KEYS}  # type: ignore[literal-required]
         arrays["rewards"] = arrays["rewards"].astype(np.float64)
         return arrays  # type: ignore[no-any-return]
 
@@ -281,8 +285,21 @@ class TensorVecEnv:
         """Free nothing: tensors free themselves."""
 
 
+def require_keys(tensors: TensorEnv, step: Any) -> None:
+    """Refuse a step of an env of tensors without all keys of :class:`rlox.protocols.TensorStep`.
+
+    Raises:
+        EnvError: the step is not a dict, or lacks a key.
+    """
+    if missing := [key for key in STEP_KEYS if not isinstance(step, dict) or key not in step]:
+        name = type(tensors).__name__
+        raise EnvError(f"{name}.step must return a dict with {', '.join(missing)}")
+
+
 def array_of(tensor: Tensor) -> npt.NDArray[Any]:
     """Return a copy of a tensor as an array."""
+    if not isinstance(tensor, Tensor):
+        raise EnvError(f"an env of tensors must return tensors, got {tensor!r:.80}")
     array: npt.NDArray[Any] = tensor.detach().cpu().numpy().copy()
     return array
 

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ from torch import Tensor
 
 from rlox.batches.rollout import RolloutBatch
 from rlox.batches.transitions import cut_into_sequences
-from rlox.envs.gymnasium import STEP_KEYS
 from rlox.envs.preprocessing import CLIP, EPSILON, Moments, Preprocessor
 from rlox.envs.running import (
     EpisodeStatistics,
@@ -29,7 +29,7 @@ from rlox.envs.running import (
     require_same_leaves,
     require_same_option,
 )
-from rlox.envs.tensors import TensorVecEnv, array_of
+from rlox.envs.tensors import TensorVecEnv, array_of, require_keys
 from rlox.errors import BackendError, ConfigError, EnvError, SpaceError
 from rlox.learners.rollouts import RolloutTask
 from rlox.losses import KL_TOLERANCE, Objective, mean_kl
@@ -360,11 +360,9 @@ class TensorCollector:
         """Check that a step fits into the storage; its numbers are checked after the rollout.
 
         Raises:
-            EnvError: a key is missing, or a tensor has another shape or kind.
+            EnvError: a key is missing, or a tensor has another shape, kind or device.
         """
-        name = type(self.env.tensors).__name__
-        if missing := [key for key in STEP_KEYS if not isinstance(step, dict) or key not in step]:
-            raise EnvError(f"{name}.step must return a dict with {', '.join(missing)}")
+        require_keys(self.env.tensors, step)
         for key in ("rewards", "terminated", "truncated"):
             self._require_tensor(f"{key} of step", step[key], getattr(store, key))
         for key in ("obs", "final_obs"):
@@ -385,13 +383,14 @@ class TensorCollector:
             or found.shape != shape
             or found.is_floating_point() > like.is_floating_point()
             or (found.dtype == torch.bool) != (like.dtype == torch.bool)
+            or found.device != like.device
         ):
             got = repr(found)
             if isinstance(found, Tensor):
-                got = f"{found.dtype} {tuple(found.shape)}"
+                got = f"{found.dtype} {tuple(found.shape)} on {found.device}"
             raise EnvError(
                 f"{type(self.env.tensors).__name__}: {what} must be a tensor of {like.dtype} "
-                f"{tuple(shape)}, got {got:.80}"
+                f"{tuple(shape)} on {like.device}, got {got:.80}"
             )
 
     def _allocate(self, n_steps: int) -> Storage:
@@ -502,8 +501,8 @@ class TensorCollector:
         self.actor.complete(store, self._obs)
         self._estimate(store, self._gamma, self._lambda)
         _find_episodes(store, self.running)
-        leaves = store.obs.values() if isinstance(store.obs, dict) else (store.obs,)
-        flags = [each.isfinite().all() for each in (store.rewards, *leaves)]
+        seen = [x.values() if isinstance(x, dict) else (x,) for x in (store.obs, store.final_obs)]
+        flags = [each.isfinite().all() for each in (store.rewards, *chain(*seen))]
         if store.action_masks is not None:
             possible = torch.split(store.action_masks, self._choices, -1)
             flags.append(torch.stack([each.any(-1).all() for each in possible]).all())
@@ -554,6 +553,7 @@ class TensorCollector:
             "started": self._seeds.begun,
             "statistics": self.statistics.state_dict(),
             "env": state or None,
+            "env_kind": self.env.state_kind,
             "leaves": leaves_of(self.env),
             "obs": map_leaves(array_of, self._obs) if state else None,
             "running": [array_of(each) for each in running] if state else None,
@@ -572,6 +572,7 @@ class TensorCollector:
         scales = self._of_returns is not None
         require_same_option("normalize_rewards", "rewards" in state, scales)
         fits = self.statistics.fits(state["statistics"])
+        fits &= state.get("env_kind") == self.env.state_kind
         exact = bool(state["env"]) and fits and hasattr(self.env.tensors, "load_state_dict")
         if exact:
             self.env.set_state(state["env"])
@@ -831,7 +832,7 @@ def _action_converter(space: Any, device: torch.device) -> Callable[[Tensor], Te
 
         return convert
     if isinstance(space, spaces.MultiBinary):
-        return lambda rows: rows.view(-1, *shape).clone()  # as the env may write into it
+        return lambda rows: rows.view(-1, *shape).to(torch.int8)  # the dtype of the space
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
         start = torch.as_tensor(space.start, device=device)
         return lambda rows: rows.view(-1, *shape) + start
