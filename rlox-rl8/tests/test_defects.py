@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from agents import KINDS, small
-from rlox.errors import MemoryLimitError
+from rlox.errors import ConfigError, MemoryLimitError
 from rlox.nn import keep_freed_memory
 from rlox_rl8.algorithms import AlgorithmConfig
 from rlox_rl8.engine import automatic_device
@@ -115,6 +115,10 @@ def test_files_name_modules_that_are_not_imported_yet(suffix, tmp_path, monkeypa
         '{"env_cls": "somewhere.inside.envs.Mine", "algorithm_config": {"num_envs": 4}}'
     )
     assert TrainConfig.from_file(file).build().step()["env/steps"] == 4 * 32
+    for wrong in ('"recurent": true', '"recurrent": "no"'):
+        file.write_text('{"env_cls": "somewhere.inside.envs.Mine", ' + wrong + "}")
+        with pytest.raises(ConfigError, match="and nothing else, got"):
+            TrainConfig.from_file(file)
 
 
 def test_modules_take_what_they_should():

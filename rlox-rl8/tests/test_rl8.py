@@ -6,7 +6,7 @@ import rlox
 import torch
 from agents import KINDS, Windows, small
 from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
-from rlox_rl8.conditions import HitsUpperBound
+from rlox_rl8.conditions import HitsUpperBound, StopsDecreasing
 from rlox_rl8.env import ContinuousDummyEnv, DiscreteDummyEnv
 from rlox_rl8.models import DefaultDiscreteModel, DefaultDiscreteRecurrentModel
 from rlox_rl8.trainers import RecurrentTrainer, Trainer
@@ -84,6 +84,8 @@ def test_schedules_count_env_steps():
         ({"target_kl_div": 0.1, "accumulate_grads": True}, "exclude each other"),
         ({"lr_schedule": [(1, 0.1)]}, "must start at 0"),
         ({"entropy_coeff_schedule": [(1, 0.1)]}, "must start at 0"),
+        ({"lr_schedule": [(0, float("nan"))]}, "finite and at least 0, got .nan."),
+        ({"entropy_coeff": -1.0}, "finite and at least 0, got .-1.0."),
         ({"lr_schedule_kind": "cubic"}, "kind must be 'interp' or 'step'"),
     ],
 )
@@ -175,6 +177,21 @@ def test_trainers():
     assert stats["env/steps"] == 512
     assert stats["algorithm/collects"] == 6
     assert "eval/returns/mean" in stats
+    key = "eval/returns/mean"
+    for condition, steps in ((HitsUpperBound(key, -1e9), 2), (StopsDecreasing(key, patience=1), 3)):
+        found = Trainer(small(AlgorithmConfig)).run(steps_per_eval=2, stop_conditions=[condition])
+        assert found["algorithm/steps"] == steps
+    configs = []
+
+    class Seen(DiscreteDummyEnv):
+        def reset(self, *, config=None):
+            configs.append(config)
+            return super().reset(config=config)
+
+    Trainer(AlgorithmConfig(num_envs=4).build(Seen)).run(
+        env_config={"bounds": 9.0}, steps_per_eval=1, max_steps=1
+    )
+    assert configs[1:] == [{"bounds": 9.0}] * 2  # also in the evaluation, as in rl8
     other = RecurrentTrainer(small(RecurrentAlgorithmConfig))
     assert other.run(max_steps=1)["env/steps"] == 128
     with pytest.raises(ValueError, match="multiple of horizons_per_env_reset"):

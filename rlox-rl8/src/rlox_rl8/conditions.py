@@ -87,7 +87,7 @@ class StopsDecreasing:
     def __call__(self, stats: Mapping[str, Any], /) -> bool:
         """Return whether patience has run out."""
         new = self.sign * float(stats[self.key])
-        self.losses = 0 if new < self.best else self.losses + 1
+        self.losses = self.losses + 1 if new >= self.best else 0
         self.best = min(self.best, new)
         return self.losses >= self.patience
 

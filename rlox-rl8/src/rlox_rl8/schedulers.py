@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -70,11 +71,14 @@ def make_scheduler(
     """Return a scheduler; without points it is constant.
 
     Raises:
-        ValueError: ``kind`` is unknown.
+        ValueError: ``kind`` is unknown, or a value is negative or not finite.
     """
     kinds = {"step": StepScheduler, "interp": InterpScheduler}
     if kind not in kinds:
         raise ValueError(f"a schedule's kind must be 'interp' or 'step', got {kind!r}")
+    values = [constant] if schedule is None else [value for _, value in schedule]
+    if not all(0.0 <= value < math.inf for value in values):
+        raise ValueError(f"a schedule's values must be finite and at least 0, got {values}")
     return ConstantScheduler(constant) if schedule is None else kinds[kind](schedule)
 
 

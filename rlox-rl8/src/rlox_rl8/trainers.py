@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +101,11 @@ class GenericTrainerBase:
 
         Args:
             env_config: passed to resets in training.
-            eval_env_config: passed to resets in evaluation.
+            eval_env_config: passed to resets in evaluation; ``None``: ``env_config``, unless the
+                env is reset only once.
             steps_per_eval: steps between evaluations; ``None``: no evaluations.
-            stop_conditions: called with every step's statistics and the last evaluation's.
+            stop_conditions: called with every step's statistics and the last evaluation's, which
+                are NaN before the first.
             max_steps: maximum number of steps; ``None``: unbounded.
 
         Raises:
@@ -118,6 +121,8 @@ class GenericTrainerBase:
                 f"steps_per_eval must be a multiple of horizons_per_env_reset {every}, got "
                 f"{steps_per_eval}"
             )
+        if eval_env_config is None and every > 0:
+            eval_env_config = env_config
         stats: dict[str, Any] = {}
         steps = 0
         while max_steps is None or steps < max_steps:
@@ -125,7 +130,8 @@ class GenericTrainerBase:
             steps += 1
             if steps_per_eval is not None and steps % steps_per_eval == 0:
                 stats |= {**self.eval(env_config=eval_env_config), **self.state}
-            if any([condition(stats) for condition in stop_conditions or ()]):  # noqa: C419
+            pending = {} if steps_per_eval is None else {f"eval/{key}": math.nan for key in stats}
+            if any([condition({**pending, **stats}) for condition in stop_conditions or ()]):  # noqa: C419
                 break
         return stats
 
@@ -209,6 +215,10 @@ class TrainConfig:
         found = dict(read_mapping(Path(path)))
         config = dict(found.get("algorithm_config") or {})
         config |= {key: named(config[key]) for key in CLASSES if config.get(key)}
-        if "env_cls" not in found:
-            raise ConfigError(f"'{path}' must name env_cls")
-        return cls(named(found["env_cls"]), config, bool(found.get("recurrent", False)))
+        recurrent, names = found.get("recurrent", False), {each.name for each in fields(cls)}
+        if "env_cls" not in found or set(found) - names or not isinstance(recurrent, bool):
+            raise ConfigError(
+                f"'{path}' must name env_cls, may have algorithm_config and recurrent, true or "
+                f"false, and nothing else, got {found}"
+            )
+        return cls(named(found["env_cls"]), config, recurrent)
