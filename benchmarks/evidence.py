@@ -72,6 +72,8 @@ def main() -> None:
     parser.add_argument("part", choices=["run", "page"])
     parser.add_argument("cells", nargs="*", metavar="CELL", help="as ppo-Hopper-v5; all")
     asked = parser.parse_args()
+    if unknown := set(asked.cells) - {task.path.stem for task in TASKS}:
+        parser.error(f"no cell {', '.join(unknown)}; there are {[t.path.stem for t in TASKS]}")
     torch.set_num_threads(1)
     os.nice(19)
     for task in TASKS if asked.part == "run" else ():

@@ -54,3 +54,6 @@ def test_a_segment_verifies_a_run(kept):
     )
     assert "hashes differ" in str(verify(folder / "other.json", "--seed", 3).exception)
     assert "it has 3" in str(verify(folder / "other.json").exception)
+    for wrong in ("none.json", "step-64.safetensors", "foreign.json"):
+        (folder / "foreign.json").write_text("[1]")
+        assert "is not a task's file" in str(verify(folder / wrong).exception)

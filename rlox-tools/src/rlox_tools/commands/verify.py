@@ -29,8 +29,13 @@ def verify_command(
     """Train a tenth of a published run again, and compare the parameters' hash and the curve."""
     from rlox_tools.evidence import train
 
-    known = json.loads(read_text(cell))
-    kept = {each["seed"]: each for each in known["runs"]}
+    try:
+        known = json.loads(read_text(cell))
+        kept = {each["seed"]: each for each in known["runs"]}
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise RunError(
+            f"'{cell}' is not a task's file, such as scores/evidence/ppo-Hopper-v5.json: {error!r}"
+        ) from None
     if seed not in kept:
         raise RunError(f"'{cell}' has no run of seed {seed}; it has {', '.join(map(str, kept))}")
     ends, start = kept[seed]["segments"], None
