@@ -12,7 +12,7 @@ from gymnasium import spaces
 from rlox.callbacks import Callback
 from rlox.envs.tensors import ENVS, CartPole, TensorVecEnv
 from rlox.errors import BackendError, ConfigError, EnvError
-from rlox.losses import AdaptiveRate, passes_target_kl
+from rlox.losses import AdaptiveRate, PPOTerms, passes_target_kl
 from rlox.nn.programs import Program
 from rlox.rollouts import RolloutCollector
 from rlox.training.hooks import Hooks
@@ -388,6 +388,17 @@ def test_precision_is_an_option():
     )
 
 
+def test_terms_of_an_objective_may_be_numbers():
+    """As for envs of arrays."""
+
+    class Plain:
+        def loss(self, policy, minibatch):
+            return policy.get_value(minibatch.obs).mean(), PPOTerms(0.0, 0.5, 1.0, 0.0, 0.25)
+
+    metrics = rlox.make("ppo", env=CartPole(N), objective=Plain(), **SMALL).train(72)
+    assert (metrics["value_loss"], metrics["clip_fraction"]) == (0.5, 0.25)
+
+
 def replaced(env, parts, actions):
     """Return a step with other parts."""
     return {**Doors.step(env, actions), **parts}
@@ -402,6 +413,9 @@ def test_what_does_not_fit_is_refused():
     elsewhere = Doors()
     elsewhere.device = torch.device("meta")
     with pytest.raises(ConfigError, match="device must be the env's, meta, got cpu"):
+        rlox.make("ppo", env=elsewhere)
+    del elsewhere.device
+    with pytest.raises(EnvError, match="members of TensorEnv, of which it lacks device"):
         rlox.make("ppo", env=elsewhere)
     ppo = rlox.make("ppo", env=CartPole(2), n_steps=8, batch_size=16)
     with pytest.raises(ValueError, match="write into the tensors of the collected one"):

@@ -33,7 +33,7 @@ from rlox.envs.processes import ProcessVecEnv
 from rlox.envs.teams import several_agents
 from rlox.envs.workers.arena import register_here
 from rlox.errors import EnvError, suggest
-from rlox.protocols import MultiAgentVecEnv, VecEnv, VecEnvStep
+from rlox.protocols import MultiAgentVecEnv, TensorEnv, VecEnv, VecEnvStep
 from rlox.registry.table import get_registry
 from rlox.spaces.rows import (
     MASK_KEY,
@@ -438,8 +438,12 @@ def _no_env(expected: str, got: Any) -> EnvError:
     name = type(got).__name__
     if hasattr(got, "possible_agents"):  # of PettingZoo
         return several_agents(f"{name} has")
-    tensors = "; an env of tensors is passed as an object with all members of TensorEnv"
-    return EnvError(f"{expected}, got {name}{tensors if hasattr(got, 'step') else ''}")
+    if not (hasattr(got, "reset") or hasattr(got, "step")):
+        return EnvError(f"{expected}, got {name}")
+    tensors = "an env of tensors is passed as an object with all members of TensorEnv"
+    lacks = [x for x in vars(TensorEnv) if not x.startswith("_") and not hasattr(got, x)]
+    missing = f", of which it lacks {', '.join(lacks)}" if lacks else ""
+    return EnvError(f"{expected}, got {name}; {tensors}{missing}")
 
 
 def _require_number(n_envs: int | None, most: int | None = None) -> int:

@@ -781,7 +781,9 @@ class TensorLearner:
                     self._rate.copy_(self._base_rate * task.adaptive_rate.factor)
                 self._kind = type(terms)
                 task.optimizer.step(loss, None)
-                rows.append(torch.stack([counts, 1 - self._stopped, *vars(terms).values()]))
+                scalars = (x if isinstance(x, Tensor) else torch.full_like(counts, x)
+                           for x in vars(terms).values())  # fmt: skip
+                rows.append(torch.stack([counts, 1 - self._stopped, *scalars]))
         self._report = torch.stack(rows)
 
 
