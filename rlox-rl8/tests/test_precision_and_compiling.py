@@ -135,6 +135,22 @@ def test_compiled_code_gives_the_same_numbers(kind, device, more):
     assert (fast.buffer["rewards"][:, :-1] == 7).all()
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is dep:DeprecationWarning")
+def test_compiled_code_begins_episodes():
+    """States are initial where a copy's episode begins, as in plain code: weights to 1e-5."""
+    torch.compiler.reset()
+    found = []
+    for compiles in (False, True):
+        algorithm = rlox.make(
+            "rl8_recurrent_ppo", env="CartPole-v1", n_envs=4, seed=0, device="cpu", compile=compiles
+        )
+        algorithm.train(4 * 32)
+        found.append(parameters(algorithm.agent))
+    torch.testing.assert_close(*found, rtol=1e-5, atol=1e-5)
+
+
 def test_compiling_needs_a_compiler(monkeypatch):
     """A missing compiler is reported at construction."""
     monkeypatch.setattr("shutil.which", lambda name: None)

@@ -10,6 +10,7 @@ import torch
 from agents import Windows
 from gymnasium import spaces
 from rlox.envs.gymnasium import GymVecEnv
+from rlox.envs.tensors import CartPole
 from rlox.errors import ConfigError, EnvError, SpaceError, WorkerLostError
 from rlox.kernels.reference import compute_gae_time_major
 from rlox.testing import ScriptedVecEnv, check_algorithm
@@ -217,6 +218,9 @@ class Speaking(Scripted):
            f"env must be 'module:Class', got '{env}'") for env in (":", "os:", ".os:Env")),
         (lambda: rlox.make("rl8_ppo", env="CartPole-v1", device="foo"), ConfigError,
          "device 'foo' cannot be used"),
+        (lambda: rlox.make("rl8_ppo", env=DiscreteDummyEnv, n_envs=2, learning_rate=0.1,
+                           parts={"optimizer_config": {"lr": 0.2}}),
+         ConfigError, "learning_rate=0.1 and optimizer_config's lr=0.2 are two"),
         (lambda: rlox.make("rl8_ppo", env=Scripted, n_envs=4, sgd_minibatch_size=256),
          ConfigError, "must divide the buffer's 128 transitions, got 256"),
     ],
@@ -240,6 +244,14 @@ def test_minibatches_that_are_left_out_fit_any_number_of_envs(name, options, siz
     with rlox.make(name, env=Scripted, seed=0, **options) as algorithm:
         assert algorithm.config.sgd_minibatch_size == size
         algorithm.train(1)
+
+
+def test_an_env_of_tensors_is_one_of_arrays():
+    """As an object it is what it is by its backend's name."""
+    options = {"n_envs": 4, "horizon": 8, "seed": 0}
+    named = rlox.make("rl8_ppo", env="CartPole-v1", env_backend="tensors", **options)
+    passed = rlox.make("rl8_ppo", env=CartPole(4), **options)
+    assert named.train(64)["policy_loss"] == passed.train(64)["policy_loss"]
 
 
 def test_numbers_that_the_space_does_not_hold_are_an_error():

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
-from rlox.config.model import UNSET, Config, require_integer, resolve_config
+from rlox.config.model import UNSET, Config, changed, require_integer, resolve_config
 from rlox.deployment import PolicyData
 from rlox.envs import fixed_env_count
 from rlox.envs.evaluation import MAX_STEPS, EvaluationResult
@@ -121,7 +121,13 @@ class BatchedPPO(Algorithm):
         given, known = dict(parts or {}), sorted(names - set(numbers))
         for name in given.keys() - set(known):
             raise ConfigError(f"part '{name}' is unknown; expected one of {', '.join(known)}")
-        optimizer = {"lr": options["learning_rate"], **(given.pop("optimizer_config", None) or {})}
+        own = given.pop("optimizer_config", None) or {}
+        if "lr" in own and changed(self.config, "learning_rate"):
+            raise ConfigError(
+                f"learning_rate={options['learning_rate']} and optimizer_config's lr={own['lr']} "
+                "are two learning rates; leave one of them out"
+            )
+        optimizer = {"lr": options["learning_rate"], **own}
         return self.agent_config(**numbers, **given, optimizer_config=optimizer)
 
     def iterate(self, hooks: Hooks) -> RL8Metrics:

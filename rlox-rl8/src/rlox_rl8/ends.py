@@ -23,7 +23,7 @@ def begin_episodes(policy: Any, states: TensorDict, begins: Tensor) -> TensorDic
         states: (B)
         begins: (B) bool.
     """
-    initial = policy.init_states(len(states)).to(states.device)
+    initial = policy.init_states(len(states)).to(begins.device)
 
     def choose(fresh: Tensor, old: Tensor) -> Tensor:
         return torch.where(begins.view(-1, *[1] * (old.dim() - 1)), fresh, old)

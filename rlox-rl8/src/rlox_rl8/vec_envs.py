@@ -18,7 +18,7 @@ from rlox.config.composition import Selection, selection
 from rlox.config.model import changed
 from rlox.envs import CheckedSteps, fixed_env_count, make_vec_env, tensors
 from rlox.errors import ConfigError, EnvError, SpaceError, WorkerLostError
-from rlox.protocols import StatefulVecEnv, TensorStep, VecEnv
+from rlox.protocols import StatefulVecEnv, TensorEnv, TensorStep, VecEnv
 from tensordict import TensorDict
 from torch import Tensor
 
@@ -274,7 +274,8 @@ def find_env(env: Any, config: Any) -> Any:
 
     Args:
         env: such a class, ``"module:Class"``, or a function with the class's arguments; or an id,
-            a callable without arguments that makes an env, an env or a vector env, as in ``ppo``.
+            a callable without arguments that makes an env, an env, a vector env or one of tensors,
+            as in ``ppo``.
         config: options for making the latter.
 
     Raises:
@@ -307,7 +308,7 @@ def is_vec_source(env: Any) -> bool:
         return ":" not in env
     if inspect.isclass(env):
         return issubclass(env, gymnasium.Env)
-    if isinstance(env, (gymnasium.Env, gymnasium.vector.VectorEnv, VecEnv)):
+    if isinstance(env, (gymnasium.Env, gymnasium.vector.VectorEnv, VecEnv, TensorEnv)):
         return True
     if not callable(env):
         return False
