@@ -265,6 +265,9 @@ def test_programs_can_be_captured(called, name, make, options):
     sizes = {k: v for k, v in SMALL.items() if name == "ppo" or k not in ("n_epochs", "batch_size")}
     algorithm = rlox.make(name, env=make(), **sizes, **options)
     # on a CPU, unlike on a GPU, these ask the host
+    for module in algorithm.policy.modules():
+        if hasattr(module, "by_step"):
+            module.by_step = True
     algorithm.optimizer.max_grad_norm = None
     algorithm.optimizer._make_optimizer = partial(torch.optim.Adam, fused=True)
     algorithm.train(4 * 12 * N)

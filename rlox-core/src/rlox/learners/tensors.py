@@ -321,7 +321,7 @@ class TensorCollector:
             self.actor = RememberingActor(policy, self.n_envs, self.device, self._seq_len)
             for module in self.actor.policy.modules():
                 if isinstance(module, Memory):
-                    module.by_step = True
+                    module.by_step = self.device.type == "cuda"  # as graphs need it
 
     def compile(self, keep: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         """Replace functions over tensors by what ``keep`` returns for them."""
