@@ -413,6 +413,8 @@ def test_what_does_not_fit_is_refused():
         rlox.make("ppo", env=CartPole(2), frame_stack=2)
     with pytest.raises(BackendError, match="tensor envs take no added losses"):
         rlox.make("ppo", env=CartPole(2), added_losses={"policy": passes_target_kl})
+    with pytest.raises(ConfigError, match="device 'gpu' cannot be used"):
+        rlox.make("ppo", "CartPole-v1", env_backend="tensors", env_kwargs={"device": "gpu"})
     elsewhere = Doors()
     elsewhere.device = torch.device("meta")
     with pytest.raises(ConfigError, match="device must be the env's, meta, got cpu"):

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from rlox.envs.gymnasium import STEP_KEYS
 from rlox.errors import EnvError
+from rlox.nn.devices import find_device
 from rlox.protocols import TensorEnv, TensorStep, VecEnvStep
 from rlox.seeding import restore_generator
 from rlox.spaces.rows import map_leaves
@@ -50,7 +51,7 @@ class ClassicControl(ABC):
         self.observation_space, self.action_space = like.observation_space, like.action_space
         self.max_episode_steps = like.spec.max_episode_steps
         self.n_envs = n_envs
-        self.device = torch.device(device)
+        self.device = find_device(device)
         self.generator = torch.Generator(self.device)
         self.low, self.high = torch.tensor(self.begins, dtype=dtype, device=self.device)
         self.state = torch.zeros(n_envs, len(self.low), dtype=dtype, device=self.device)

@@ -22,7 +22,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # from glibc's malloc.h
 _KEPT_BLOCK, _KEPT_IN_ALL = 256 << 20, 1 << 30
 
 
-def find_device(name: str) -> torch.device:
+def find_device(name: str | torch.device) -> torch.device:
     """Return the torch device called ``name``.
 
     Raises:
