@@ -391,6 +391,15 @@ def test_precision_is_an_option():
     )
 
 
+def test_minibatches_are_compared_with_the_rows_of_the_env():
+    """Not with those of the default number of envs, also if a config has the options."""
+    for options in ({"batch_size": 256}, {"config": {"batch_size": 256}}):
+        ppo = rlox.make("ppo", env=CartPole(64), n_steps=4, **options)
+        assert (ppo.config.n_envs, ppo.config.n_steps, ppo.config.batch_size) == (64, 4, 256)
+    with pytest.raises(ConfigError, match=r"batch_size 512 exceeds .* 64 . 4 = 256 rows"):
+        rlox.make("ppo", env=CartPole(64), n_steps=4, batch_size=512)
+
+
 def test_terms_of_an_objective_may_be_numbers():
     """As for envs of arrays."""
 

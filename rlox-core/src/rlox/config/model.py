@@ -418,6 +418,15 @@ def resolve_config(
     Raises:
         ConfigError: ``config`` has the wrong type or an option is wrong.
     """
+    return cls(**given_options(cls, config, **overrides))
+
+
+def given_options(
+    cls: type[Config],
+    config: Config | Mapping[str, Any] | str | Path | None,
+    **overrides: Any,
+) -> dict[str, Any]:
+    """Return the options that :func:`resolve_config` makes a config from; see there."""
     if config is None:
         base: dict[str, Any] = {}
     elif isinstance(config, cls):
@@ -435,7 +444,7 @@ def resolve_config(
         raise ConfigError(
             f"option names must be text, got {[k for k in base if type(k) is not str]}"
         )
-    return cls(**{**base, **{k: v for k, v in overrides.items() if v is not UNSET}})
+    return {**base, **{k: v for k, v in overrides.items() if v is not UNSET}}
 
 
 def require_integer(name: str, value: object, *, at_least: int) -> int:

@@ -21,7 +21,7 @@ from rlox.algorithm import Algorithm
 from rlox.batches.rollout import RolloutBatch, Unroll, estimate_advantages
 from rlox.callbacks import Callback
 from rlox.config.composition import selection
-from rlox.config.model import UNSET, Config, changed, resolve_config
+from rlox.config.model import UNSET, Config, changed, given_options
 from rlox.config.schedules import Schedules
 from rlox.deployment import PolicyData
 from rlox.envs.make import fixed_env_count
@@ -203,7 +203,11 @@ class RolloutAlgorithm(Algorithm):
 
     def _resolve(self, env_id: Any, config: Any, options: dict[str, Any]) -> Config:
         """Return the config from the constructor's arguments."""
-        return fit_to_env(resolve_config(self.config_class, config, **options), env_id)
+        given = given_options(self.config_class, config, **options)
+        if "n_envs" not in given:  # numbers of rows are checked against those of the env
+            preset = {name: given[name] for name in ("preset",) if name in given}
+            given = {**fit_to_env(self.config_class(**preset), env_id).given(), **given}
+        return self.config_class(**given)
 
     def make_collector(self) -> Any:
         """Return the collector that steps the envs, an :class:`rlox.learners.rollouts.Unroller`.
