@@ -10,6 +10,7 @@ import pytest
 import rlox.testing
 import torch
 from rlox.batches.rollout import Unroll, estimate_advantages
+from rlox.envs import make_vec_env
 from rlox.errors import ConfigError
 from rlox.losses import evaluate_actions
 from rlox.networks.actor_critics import make_policy
@@ -126,3 +127,9 @@ def test_contradictions_are_refused(options: dict[str, Any], message: str) -> No
     """Before any work, with the remedy."""
     with pytest.raises(ConfigError, match=message):
         APPO("CartPole-v1", **{**SMALL, **options})
+
+
+def test_minibatches_are_compared_with_the_rows_of_the_env() -> None:
+    """Not with those of the default numbers of actors and envs."""
+    with APPO(make_vec_env("CartPole-v1", n_envs=32), n_steps=16, batch_size=512) as appo:
+        assert (appo.config.n_actors, appo.config.n_envs) == (1, 32)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from rlox.batches.rollout import join_unrolls, on_device
 from rlox.config.composition import selection
-from rlox.config.model import resolve_config
+from rlox.config.model import given_options
 from rlox.envs.make import fixed_env_count
 from rlox.errors import ConfigError
 from rlox.rollouts import ActorPlan, ActorRollouts, RolloutAlgorithm, RolloutMetrics
@@ -56,7 +56,10 @@ class ActorAlgorithm(RolloutAlgorithm):
         self.worker_addresses = options.pop("worker_addresses", None)
         for name, value in worker_options(env_id, self.worker_addresses).items():
             options.setdefault(name, value)
-        return fit_to_envs(resolve_config(self.config_class, config, **options), env_id)
+        given = given_options(self.config_class, config, **options)
+        of_envs = ("preset", "actor_backend", "n_actors", "n_envs")
+        fixed = self.config_class(**{name: given[name] for name in of_envs if name in given})
+        return self.config_class(**{**fit_to_envs(fixed, env_id).given(), **given})
 
     def _env_options(self) -> dict[str, Any]:
         cfg = self.config
