@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlox.callbacks.base import Callback, CallbackList, Phase
 from rlox.callbacks.checkpoint import CheckpointCallback
-from rlox.callbacks.evaluation import EarlyStoppingCallback, EvalCallback, Monitor
+from rlox.callbacks.evaluation import EarlyStoppingCallback, EvalCallback
 from rlox.callbacks.progress import PhaseTime, ProgressCallback, TimingCallback
 from rlox.errors import import_extra
 
@@ -21,7 +21,6 @@ __all__ = [
     "CheckpointCallback",
     "EarlyStoppingCallback",
     "EvalCallback",
-    "Monitor",
     "Phase",
     "PhaseTime",
     "ProgressCallback",

@@ -7,7 +7,6 @@ from rlox.learners.rollouts import (
     RolloutTask,
     TorchLearner,
     Unroller,
-    Update,
     choose_learner,
 )
 from rlox.learners.tasks import SeparatePerceptrons, find_learner
@@ -37,7 +36,6 @@ __all__ = [
     "TorchLearner",
     "TorchReplayLearner",
     "Unroller",
-    "Update",
     "choose_learner",
     "choose_replay_learner",
     "find_learner",

@@ -36,7 +36,6 @@ from rlox.networks.predict import (
     taking_masks,
 )
 from rlox.networks.validate import (
-    Shape,
     example_observations,
     refuse_network_options,
     require_actor,
@@ -58,7 +57,6 @@ __all__ = [
     "Policy",
     "QNetwork",
     "RecurrentPolicy",
-    "Shape",
     "SquashedGaussianPolicy",
     "TwinQNetwork",
     "ValueNetwork",

@@ -26,14 +26,13 @@ from rlox.nn.encoders import (
     make_encoder,
     set_compute_dtype,
 )
-from rlox.nn.layer_data import LayerData, layer_data
+from rlox.nn.layer_data import layer_data
 from rlox.nn.mlp import (
     MLP,
     EnsembleMLP,
     Hidden,
     Layers,
     Memory,
-    MemoryKind,
     NoisyLinear,
     draw_noise,
     layer_widths,
@@ -43,7 +42,6 @@ from rlox.nn.mlp import (
 )
 from rlox.nn.optimizers import (
     AdaptiveClip,
-    Clip,
     FlatOptimizer,
     ModuleOptimizer,
     flatten_parameters,
@@ -55,7 +53,6 @@ __all__ = [
     "ActionHead",
     "AdaptiveClip",
     "Categorical",
-    "Clip",
     "CombinedEncoder",
     "ConvolutionalEncoder",
     "DiagonalGaussian",
@@ -65,10 +62,8 @@ __all__ = [
     "FlatOptimizer",
     "Hidden",
     "Joint",
-    "LayerData",
     "Layers",
     "Memory",
-    "MemoryKind",
     "ModuleOptimizer",
     "NoisyLinear",
     "OneHotEncoder",

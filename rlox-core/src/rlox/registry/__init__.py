@@ -16,8 +16,6 @@ from rlox.registry.specs import (
     hookimpl,
 )
 from rlox.registry.table import (
-    GROUP,
-    HOOKS,
     Registration,
     Registry,
     algorithm_class,
@@ -32,8 +30,6 @@ from rlox.registry.table import (
 )
 
 __all__ = [
-    "GROUP",
-    "HOOKS",
     "ActorBackendSpec",
     "AlgorithmSpec",
     "BufferSpec",

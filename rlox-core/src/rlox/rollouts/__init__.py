@@ -1,11 +1,10 @@
 """Rollouts: collecting them with a policy, and the base class of on-policy algorithms."""
 
-from rlox.rollouts.actors.pool import Actor, ActorPlan, ActorPool, Order, Taken, Weights
+from rlox.rollouts.actors.pool import Actor, ActorPlan, ActorPool, Taken, Weights
 from rlox.rollouts.actors.process import LocalActor, ProcessActor
 from rlox.rollouts.actors.rollouts import ActorRollouts, Gathered
 from rlox.rollouts.algorithm import (
     NETWORK_OPTIONS,
-    PolicyMaker,
     RolloutAlgorithm,
     RolloutMetrics,
     fit_to_env,
@@ -29,8 +28,6 @@ __all__ = [
     "Gathered",
     "LocalActor",
     "MemoryActor",
-    "Order",
-    "PolicyMaker",
     "ProcessActor",
     "RolloutAlgorithm",
     "RolloutCollector",

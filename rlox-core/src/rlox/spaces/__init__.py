@@ -2,7 +2,6 @@
 
 from rlox.spaces.data import Request, memory_of, predict_agents, read_request, remembered
 from rlox.spaces.rows import (
-    MASK_KEY,
     ActionLeaf,
     ActionRows,
     ObservationRows,
@@ -18,7 +17,6 @@ from rlox.spaces.rows import (
 )
 
 __all__ = [
-    "MASK_KEY",
     "ActionLeaf",
     "ActionRows",
     "ObservationRows",
