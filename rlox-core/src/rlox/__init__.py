@@ -63,21 +63,9 @@ if TYPE_CHECKING:
 __version__ = "2.0.0.dev0"
 
 _MODULES = {
-    "ActorBackendSpec": "rlox.registry.specs",
     "Algorithm": "rlox.algorithm",
-    "AlgorithmSpec": "rlox.registry.specs",
-    "BufferSpec": "rlox.registry.specs",
-    "CallbackSpec": "rlox.registry.specs",
-    "CommandSpec": "rlox.registry.specs",
     "Config": "rlox.config.model",
     "DPOPair": "rlox.kernels.reference.groups",
-    "EnvBackendSpec": "rlox.registry.specs",
-    "LearnerBackendSpec": "rlox.registry.specs",
-    "LoggerSpec": "rlox.registry.specs",
-    "LossSpec": "rlox.registry.specs",
-    "PlaceSpec": "rlox.registry.specs",
-    "PresetsSpec": "rlox.registry.specs",
-    "RunOptionsSpec": "rlox.registry.specs",
     "evaluate": "rlox.envs.evaluation",
     "explain": "rlox.algorithm",
     "export": "rlox.deployment",
@@ -154,6 +142,8 @@ __all__ = [
     "set_num_threads",
     "spec",
 ]
+
+_MODULES |= {name: "rlox.registry.specs" for name in __all__ if name.endswith("Spec")}
 
 
 def __getattr__(name: str) -> Any:

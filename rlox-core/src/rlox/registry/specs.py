@@ -10,19 +10,39 @@ name is the distribution's. There are no hooks into training; use callbacks.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import pluggy
 
 
-def _require_tuple(field: str, value: object) -> None:
-    # `in` would find substrings, and a loop letters
-    if isinstance(value, str):
-        raise TypeError(f"{field} must be a tuple, got the text {value!r}; write ({value!r},)")
+@dataclass(frozen=True)
+class Spec:
+    """What every spec has: a registered name and one sentence."""
+
+    name: str
+    summary: str
+
+    def __post_init__(self) -> None:
+        """Reject text where several names are expected."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            # `in` would find substrings, and a loop letters
+            if str(field.type).startswith("tuple") and isinstance(value, str):
+                raise TypeError(
+                    f"{field.name} of '{self.name}' must be a tuple, got the text {value!r}; "
+                    f"write ({value!r},)"
+                )
 
 
 @dataclass(frozen=True)
-class AlgorithmSpec:
+class MadeSpec(Spec):
+    """A spec of what a factory makes, ``"module:function"`` or ``"module:Class"``."""
+
+    factory: str
+
+
+@dataclass(frozen=True)
+class AlgorithmSpec(Spec):
     """An algorithm that :func:`rlox.make` builds.
 
     Args:
@@ -42,8 +62,6 @@ class AlgorithmSpec:
         TypeError: ``needs`` is text.
     """
 
-    name: str
-    summary: str
     config: str
     factory: str
     paper: str = ""
@@ -52,14 +70,9 @@ class AlgorithmSpec:
     env: bool = True
     trains_teams: bool = False
 
-    def __post_init__(self) -> None:
-        """Reject text where several names are expected."""
-        _require_tuple(f"needs of '{self.name}'", self.needs)
-        _require_tuple(f"takes of '{self.name}'", self.takes)
-
 
 @dataclass(frozen=True)
-class EnvBackendSpec:
+class EnvBackendSpec(MadeSpec):
     """A source of vector envs.
 
     Args:
@@ -91,9 +104,6 @@ class EnvBackendSpec:
         TypeError: ``env_ids`` or ``env_kwargs`` is text.
     """
 
-    name: str
-    summary: str
-    factory: str
     env_ids: tuple[str, ...] = ()
     priority: int = 50
     options: str | None = None
@@ -104,15 +114,9 @@ class EnvBackendSpec:
     unavailable: str | None = None
     processes: bool = False
 
-    def __post_init__(self) -> None:
-        """Reject text where several names are expected."""
-        _require_tuple(f"env_ids of '{self.name}'", self.env_ids)
-        _require_tuple(f"env_kwargs of '{self.name}'", self.env_kwargs)
-        _require_tuple(f"env_prefixes of '{self.name}'", self.env_prefixes)
-
 
 @dataclass(frozen=True)
-class BufferSpec:
+class BufferSpec(MadeSpec):
     """A replay buffer that off-policy algorithms find by name.
 
     Args:
@@ -133,9 +137,6 @@ class BufferSpec:
             ``buffer_size`` is rejected before the buffer is made.
     """
 
-    name: str
-    summary: str
-    factory: str
     options: str | None = None
     sequences: bool = False
     goals: bool = False
@@ -143,7 +144,7 @@ class BufferSpec:
 
 
 @dataclass(frozen=True)
-class LearnerBackendSpec:
+class LearnerBackendSpec(MadeSpec):
     """A backend that takes the gradient steps of algorithms.
 
     Args:
@@ -159,14 +160,11 @@ class LearnerBackendSpec:
             task; ``torch``, which can do every task, has 0.
     """
 
-    name: str
-    summary: str
-    factory: str
     priority: int = 50
 
 
 @dataclass(frozen=True)
-class ActorBackendSpec:
+class ActorBackendSpec(MadeSpec):
     """A place for actors to collect: threads, processes, other machines.
 
     Args:
@@ -180,14 +178,11 @@ class ActorBackendSpec:
             options, which are accepted along with the algorithm's; ``None``: it has none.
     """
 
-    name: str
-    summary: str
-    factory: str
     options: str | None = None
 
 
 @dataclass(frozen=True)
-class LossSpec:
+class LossSpec(MadeSpec):
     """A loss that algorithms for language models find by name, as their option ``loss_type``.
 
     Args:
@@ -203,15 +198,11 @@ class LossSpec:
             ``micro_batch_size`` is refused.
     """
 
-    name: str
-    summary: str
-    factory: str
     options: str | None = None
     adds_up: bool = True
 
 
-@dataclass(frozen=True)
-class LoggerSpec:
+class LoggerSpec(MadeSpec):
     """A logger that the CLI and :func:`rlox.make` find by name.
 
     Args:
@@ -221,13 +212,9 @@ class LoggerSpec:
             :class:`rlox.logging.LoggerCallback` writing into the folder ``log_dir``.
     """
 
-    name: str
-    summary: str
-    factory: str
-
 
 @dataclass(frozen=True)
-class CallbackSpec:
+class CallbackSpec(MadeSpec):
     """A callback that the CLI and :func:`rlox.make` find by name.
 
     Args:
@@ -238,14 +225,11 @@ class CallbackSpec:
             writes into the folder ``log_dir``.
     """
 
-    name: str
-    summary: str
-    factory: str
     in_folder: bool = False
 
 
 @dataclass(frozen=True)
-class PresetsSpec:
+class PresetsSpec(Spec):
     """A file of presets: tuned options with expected scores.
 
     Args:
@@ -255,13 +239,10 @@ class PresetsSpec:
             :mod:`rlox.config.presets`.
     """
 
-    name: str
-    summary: str
     file: str
 
 
-@dataclass(frozen=True)
-class PlaceSpec:
+class PlaceSpec(MadeSpec):
     """A place to execute the runs of sweeps and searches: ``--on NAME``.
 
     Args:
@@ -271,13 +252,8 @@ class PlaceSpec:
             ``NAME:ADDRESS``, or ``None``, and returns a :class:`rlox.cli.places.Place`.
     """
 
-    name: str
-    summary: str
-    factory: str
 
-
-@dataclass(frozen=True)
-class CommandSpec:
+class CommandSpec(MadeSpec):
     """A command of ``rlox``.
 
     Args:
@@ -287,13 +263,9 @@ class CommandSpec:
             a ``typer.Typer``.
     """
 
-    name: str
-    summary: str
-    factory: str
-
 
 @dataclass(frozen=True)
-class RunOptionsSpec:
+class RunOptionsSpec(Spec):
     """Further options of ``rlox train`` and ``rlox resume``, and their effect.
 
     The keyword-only parameters of a function are the options, annotated for typer. Core calls the
@@ -309,8 +281,6 @@ class RunOptionsSpec:
             and the values of the other options.
     """
 
-    name: str
-    summary: str
     train: str
     resume: str
 

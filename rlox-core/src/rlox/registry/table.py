@@ -17,7 +17,7 @@ import inspect
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -76,21 +76,20 @@ HOOKS: dict[str, type] = {
 
 def _entry_points() -> list[metadata.EntryPoint]:
     """Return the entry points to load; a distribution found twice counts once."""
-    allowed = os.environ.get("RLOX_PLUGINS")
-    names = None
     installed = metadata.entry_points(group=GROUP)
-    if allowed is not None:
+    names = installed.names
+    if (allowed := os.environ.get("RLOX_PLUGINS")) is not None:
         given = {name.strip() for name in allowed.split(",")} - {""}
         names = {"rlox-core", *given}
-        unknown, known = sorted(given - installed.names), sorted(installed.names)
-        if unknown:
+        if unknown := sorted(given - installed.names):
+            known = sorted(installed.names)
             raise UnknownNameError(
                 f"RLOX_PLUGINS names the plugin '{unknown[0]}', which is not installed"
                 f"{suggest(unknown[0], known)} (installed: {', '.join(known)})"
             )
     found: dict[str, metadata.EntryPoint] = {}
     for entry_point in installed:
-        if names is not None and entry_point.name not in names:
+        if entry_point.name not in names:
             continue
         other = found.setdefault(entry_point.name, entry_point)
         if _distribution(other) != _distribution(entry_point):
@@ -105,36 +104,23 @@ def _distribution(entry_point: metadata.EntryPoint) -> str:
     return entry_point.dist.name if entry_point.dist is not None else entry_point.name
 
 
-def _isolated(distribution: str, action: Callable[[], Any]) -> Any:
-    """Call ``action`` and return its result; a failure is a warning, or an error when strict."""
-    try:
-        return action()
-    except Exception as error:
-        message = f"rlox plugin '{distribution}' failed: {type(error).__name__}: {error}"
-        if os.environ.get("RLOX_PLUGINS_STRICT") == "1":
-            raise PluginError(message) from error
-        warnings.warn(f"{message}; the rest of rlox works without it", PluginWarning, stacklevel=2)
-        return None
+def _specs_of(entry_point: metadata.EntryPoint) -> Iterator[tuple[str, Any]]:
+    """Load a plugin and yield its hooks and specs.
 
-
-def _specs_of(manager: pluggy.PluginManager, module: Any) -> Iterator[tuple[str, Any]]:
-    for hook in manager.get_hookcallers(module) or ():
-        expected = HOOKS[hook.name]
-        for implementation in hook.get_hookimpls():
-            for spec in cast("Iterable[Any]", implementation.function()):
-                if not isinstance(spec, expected):
-                    raise TypeError(f"{hook.name} must yield {expected.__name__}, got {spec!r}")
-                yield hook.name, spec
-
-
-def _require_hooks(manager: pluggy.PluginManager, module: Any) -> None:
-    """Refuse a plugin that registers nothing, or whose author forgot to mark a hook.
-
-    pluggy ignores unmarked functions. If the plugin has a hook, a function of another name may be
-    a helper; otherwise it is a mistake.
+    Raises:
+        PluginError: it registers nothing, or has a hook without its mark, which pluggy ignores.
+        TypeError: a hook returns something else.
     """
-    marked = {hook.name for hook in manager.get_hookcallers(module) or ()}
+    # one manager per plugin, so that a misspelt hook in check_pending() is this plugin's
+    manager = pluggy.PluginManager("rlox")
+    manager.add_hookspecs(specs)
+    module = entry_point.load()
+    manager.register(module, entry_point.name)
+    manager.check_pending()
+    hooks = manager.get_hookcallers(module) or ()
+    marked = {hook.name for hook in hooks}
     functions = {n for n in dir(module) if n.startswith("rlox_") and callable(getattr(module, n))}
+    # next to a hook, a function of another name may be a helper; otherwise it is a mistake
     forgotten = sorted((functions & set(HOOKS) if marked else functions) - marked)
     if forgotten:
         raise PluginError(f"mark {', '.join(forgotten)} with @rlox.hookimpl to register anything")
@@ -142,6 +128,13 @@ def _require_hooks(manager: pluggy.PluginManager, module: Any) -> None:
         raise PluginError(
             "it registers nothing; implement a hook, such as rlox_algorithms, with @rlox.hookimpl"
         )
+    for hook in hooks:
+        expected = HOOKS[hook.name]
+        for implementation in hook.get_hookimpls():
+            for spec in cast("Iterable[Any]", implementation.function()):
+                if not isinstance(spec, expected):
+                    raise TypeError(f"{hook.name} must yield {expected.__name__}, got {spec!r}")
+                yield hook.name, spec
 
 
 def load_plugins() -> list[Registration]:
@@ -154,24 +147,18 @@ def load_plugins() -> list[Registration]:
     """
     registrations: list[Registration] = []
     for entry_point in _entry_points():
-        distribution = _distribution(entry_point)
-        # one manager per plugin, so that a misspelt hook in check_pending() is this plugin's
-        manager = pluggy.PluginManager("rlox")
-        manager.add_hookspecs(specs)
-
-        def load(
-            manager: pluggy.PluginManager = manager, entry_point: metadata.EntryPoint = entry_point
-        ) -> list[tuple[str, Any]]:
-            module = entry_point.load()
-            manager.register(module, entry_point.name)
-            manager.check_pending()
-            _require_hooks(manager, module)
-            return list(_specs_of(manager, module))
-
-        for hook, spec in _isolated(distribution, load) or ():
-            registrations.append(Registration(spec, hook, distribution))
+        distribution, found = _distribution(entry_point), []
+        try:
+            found = list(_specs_of(entry_point))
+        except Exception as error:
+            message = f"rlox plugin '{distribution}' failed: {type(error).__name__}: {error}"
+            if os.environ.get("RLOX_PLUGINS_STRICT") == "1":
+                raise PluginError(message) from error
+            message += "; the rest of rlox works without it"
+            warnings.warn(message, PluginWarning, stacklevel=2)
+        registrations += [Registration(spec, hook, distribution) for hook, spec in found]
         if os.environ.get("RLOX_TRACE_PLUGINS") == "1":
-            names = [r.spec.name for r in registrations if r.distribution == distribution]
+            names = [spec.name for _, spec in found]
             print(f"rlox plugin '{distribution}': {', '.join(names) or 'nothing'}", file=sys.stderr)
     return registrations
 
