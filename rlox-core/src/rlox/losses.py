@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import KW_ONLY, MISSING, Field, dataclass, fields
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
@@ -293,31 +293,21 @@ def standardize(advantages: Tensor) -> Tensor:
     return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
 
 
+@dataclass(eq=False)
 class PPOLoss:
-    """:func:`ppo_loss` of a policy, with its coefficients fixed.
+    """:func:`ppo_loss` of a policy, with its coefficients fixed."""
 
-    Args:
-        clip_eps: ε.
-        vf_coef: weight of the value loss.
-        ent_coef: weight of the entropy bonus.
-        vf_clip_eps: range of the value clip; ``None``: not clipped.
-        dual_clip: bound of the dual clip; ``None``: not clipped.
-    """
-
-    def __init__(
-        self,
-        clip_eps: float = 0.2,
-        vf_coef: float = 0.5,
-        ent_coef: float = 0.01,
-        *,
-        vf_clip_eps: float | None = None,
-        dual_clip: float | None = None,
-    ) -> None:
-        self.clip_eps = clip_eps
-        self.vf_coef = vf_coef
-        self.ent_coef = ent_coef
-        self.vf_clip_eps = vf_clip_eps
-        self.dual_clip = dual_clip
+    clip_eps: float = 0.2
+    """ε."""
+    vf_coef: float = 0.5
+    """Weight of the value loss."""
+    ent_coef: float = 0.01
+    """Weight of the entropy bonus."""
+    _: KW_ONLY
+    vf_clip_eps: float | None = None
+    """Range of the value clip; ``None``: not clipped."""
+    dual_clip: float | None = None
+    """Bound of the dual clip; ``None``: not clipped."""
 
     def __call__(
         self,
@@ -353,11 +343,7 @@ class PPOLoss:
             old_values,
             advantages,
             returns,
-            clip_eps=self.clip_eps,
-            vf_coef=self.vf_coef,
-            ent_coef=self.ent_coef,
-            vf_clip_eps=self.vf_clip_eps,
-            dual_clip=self.dual_clip,
+            **vars(self),
         )
         return loss, dict(vars(terms))
 

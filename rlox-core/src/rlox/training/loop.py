@@ -17,7 +17,7 @@ from rlox.config.schedules import Schedules
 from rlox.errors import ConfigError, DivergenceError
 from rlox.ranks import RANKS
 from rlox.training.hooks import Hooks, StopTraining, Trainable
-from rlox.training.parts_of_ranks import agree_on_end, while_asked, while_training
+from rlox.training.parts_of_ranks import agree_on_end, saving
 
 
 def run(algorithm: Trainable, total_timesteps: int | None) -> dict[str, float]:
@@ -32,7 +32,7 @@ def run(algorithm: Trainable, total_timesteps: int | None) -> dict[str, float]:
         clock.extend(require_integer(argument, total_timesteps, at_least=1))
     metrics: dict[str, float] = {"mean_reward": float("nan")}
     hooks = Hooks(algorithm)
-    with while_training():
+    with saving("alone"):  # the other ranks are busy
         try:
             hooks.call("on_training_start")
             while clock.remaining:
@@ -101,7 +101,7 @@ def _report(algorithm: Trainable, hooks: Hooks, metrics: dict[str, float]) -> bo
     """Log an iteration, call the callbacks, and return whether the training continues."""
     if algorithm.logger is not None:
         algorithm.logger.on_train_step(algorithm.clock.steps, metrics)
-    with while_asked():
+    with saving("asked"):  # the other ranks are in agree_on_end
         going_on = bool(hooks.call("on_iteration_end", metrics=metrics)) and not hooks.stopped
     if not RANKS:
         return going_on

@@ -52,21 +52,8 @@ def state_of(algorithm: Trainable) -> dict[str, Any]:
 
 
 @contextmanager
-def while_training() -> Iterator[None]:
-    """Let rank 0 save alone while the others are busy."""
-    with _saving("alone"):
-        yield
-
-
-@contextmanager
-def while_asked() -> Iterator[None]:
-    """Let rank 0 ask the others for their parts, since they are in :func:`agree_on_end`."""
-    with _saving("asked"):
-        yield
-
-
-@contextmanager
-def _saving(how: str) -> Iterator[None]:
+def saving(how: str) -> Iterator[None]:
+    """Set :attr:`rlox.ranks.Ranks.saving` within the block."""
     before = [ranks.saving for ranks in RANKS]
     for ranks in RANKS:
         ranks.saving = how

@@ -15,12 +15,8 @@ import numpy.typing as npt
 
 from rlox.kernels.reference.arrays import Array
 from rlox.kernels.reference.arrays import size as parse_size
-from rlox.kernels.reference.replay.parsing import (
-    convert,
-    many_rows,
-    one_row,
-)
-from rlox.kernels.reference.replay.ring import NStep, SavedRing
+from rlox.kernels.reference.replay.parsing import convert
+from rlox.kernels.reference.replay.ring import SavedRing
 
 GoalFunction = Callable[[Array, Array, dict[str, Any]], npt.ArrayLike]
 """Maps (M, goal_dim) achieved goals, as many desired goals and an empty dict to (M,) results."""
@@ -183,9 +179,7 @@ class HerReplayBuffer(SavedRing):
         self._strategy = goal_selection_strategy
         k = parse_size("n_sampled_goal", n_sampled_goal)
         self._chance = k / (k + 1)
-        super().__init__(
-            capacity, (size,), act_dim, obs_dtype, act_dtype, NStep(n_envs, 1, 1.0), seed
-        )
+        super().__init__(capacity, (size,), act_dim, obs_dtype, act_dtype, seed, n_envs=n_envs)
 
     def push(
         self,
@@ -197,10 +191,7 @@ class HerReplayBuffer(SavedRing):
         next_obs: npt.ArrayLike,
     ) -> None:
         """Store one transition like :meth:`ReplayBuffer.push`; ``next_obs`` is required."""
-        self._ring.steps.check_push(1)
-        self._ring.store(
-            one_row(self._ring.fields, obs, action, reward, terminated, truncated, next_obs)
-        )
+        self._store_one(obs, action, reward, terminated, truncated, next_obs)
 
     def push_batch(
         self,
@@ -212,9 +203,7 @@ class HerReplayBuffer(SavedRing):
         next_obs: npt.ArrayLike,
     ) -> None:
         """Store n transitions like :meth:`ReplayBuffer.push_batch`; ``next_obs`` is required."""
-        rows = many_rows(self._ring.fields, obs, actions, rewards, terminated, truncated, next_obs)
-        self._ring.steps.check_push(len(rows["rewards"]))
-        self._ring.store(rows)
+        self._store_many(obs, actions, rewards, terminated, truncated, next_obs)
 
     def sample(
         self,
@@ -244,12 +233,12 @@ class HerReplayBuffer(SavedRing):
                 returned another shape, or rewards that are not finite.
         """
         n, rng = self._prepare(batch_size, seed, out)
-        slots = rng.integers(self._ring.len, size=n)
+        slots = rng.integers(self._len, size=n)
         relabelled = rng.random(n) < self._chance
         picks = rng.random(n)
-        batch = self._ring.gather(slots, {}, out)
+        batch = self._gather(slots, {}, out)
         for row in np.flatnonzero(relabelled):
-            reached = self._ring.fields["next_obs"][self._pick(slots[row], picks[row])]
+            reached = self._fields["next_obs"][self._pick(slots[row], picks[row])]
             for key in ("obs", "next_obs"):
                 batch[key][row, self._goals.desired_part] = reached[self._goals.achieved_part]
         if relabelled.any():
@@ -258,13 +247,12 @@ class HerReplayBuffer(SavedRing):
 
     def _pick(self, slot: int, pick: float) -> int:
         """Return the slot of the step whose achieved goal is used."""
-        ring, n_envs = self._ring, self._ring.steps.n_envs
-        newer = (ring.position - 1 - slot) % ring.capacity
-        older = ring.len - 1 - newer
-        ends = ring.fields["terminated"] | ring.fields["truncated"]
+        n_envs, newer = self.n_envs, (self._position - 1 - slot) % self.capacity
+        older = self._len - 1 - newer
+        ends = self._fields["terminated"] | self._fields["truncated"]
 
         def at(steps: int) -> int:
-            return (slot + steps * n_envs) % ring.capacity
+            return (slot + steps * n_envs) % self.capacity
 
         first = last = 0
         while not ends[at(last)] and (last + 1) * n_envs <= newer:

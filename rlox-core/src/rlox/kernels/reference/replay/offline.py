@@ -105,7 +105,10 @@ class OfflineDatasetBuffer:
             )
         self._begins, self._ends = np.concatenate([[0], ends[:-1] + 1]), ends + 1
         self._rewards = fields["rewards"].astype(np.float64)
-        self._obs_mean = self._obs_std = None
+        self.obs_mean: npt.NDArray[np.float64] | None = None
+        """Mean of ``obs`` over the dataset, shape ``obs_dim``; ``None`` without ``normalize``."""
+        self.obs_std: npt.NDArray[np.float64] | None = None
+        """Standard deviation of ``obs`` plus 0.001; ``None`` without ``normalize``."""
         if normalize:
             self._normalize(fields)
 
@@ -116,9 +119,9 @@ class OfflineDatasetBuffer:
                 f"normalize needs observations of floats, got {dtype}; pass obs_dtype='float32'"
             )
         obs = fields["obs"].astype(np.float64)
-        self._obs_mean, self._obs_std = obs.mean(0), obs.std(0) + EPSILON
+        self.obs_mean, self.obs_std = obs.mean(0), obs.std(0) + EPSILON
         for key in ("obs", "next_obs"):
-            normalized = (fields[key] - self._obs_mean) / self._obs_std
+            normalized = (fields[key] - self.obs_mean) / self.obs_std
             fields[key] = normalized.astype(dtype)
         self._rows.set_state(fields)
 
@@ -153,16 +156,6 @@ class OfflineDatasetBuffer:
     def _sum(self, begin: Any, end: Any) -> float:
         """Return the sum of the rewards from ``begin`` to before ``end``, the last one first."""
         return float(np.cumsum(self._rewards[begin:end][::-1])[-1])
-
-    @property
-    def obs_mean(self) -> npt.NDArray[np.float64] | None:
-        """Mean of ``obs`` over the dataset, shape ``obs_dim``; ``None`` without ``normalize``."""
-        return self._obs_mean
-
-    @property
-    def obs_std(self) -> npt.NDArray[np.float64] | None:
-        """Standard deviation of ``obs`` plus 0.001; ``None`` without ``normalize``."""
-        return self._obs_std
 
     def sample(
         self,

@@ -107,7 +107,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         )
         self._alpha = float(in_range("alpha", alpha, 0, 1))
         self._beta = float(in_range("beta", beta, 0, 1))
-        self._scaled = np.zeros(self._ring.capacity)  # p^α
+        self._scaled = np.zeros(self.capacity)  # p^α
         self._max_priority = 1.0
 
     @property
@@ -145,8 +145,8 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         Raises:
             ValueError: as in that method, or ``priority`` is not finite or beyond float32.
         """
-        self._ring.steps.check_push(1)
-        rows = one_row(self._ring.fields, obs, action, reward, terminated, truncated, next_obs)
+        self._check_push(1)
+        rows = one_row(self._fields, obs, action, reward, terminated, truncated, next_obs)
         given = None if priority is None else _priorities("priority", float(priority), ())[None]
         self._store_with(rows, given)
 
@@ -174,14 +174,14 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         Raises:
             ValueError: as in :meth:`push`; nothing is stored.
         """
-        rows = many_rows(self._ring.fields, obs, actions, rewards, terminated, truncated, next_obs)
+        rows = many_rows(self._fields, obs, actions, rewards, terminated, truncated, next_obs)
         shape = rows["rewards"].shape
-        self._ring.steps.check_push(len(rows["rewards"]))
+        self._check_push(len(rows["rewards"]))
         given = None if priorities is None else _priorities("priorities", priorities, shape)
         self._store_with(rows, given)
 
     def _store_with(self, rows: dict[str, Array], given: Array | None) -> None:
-        slots = self._ring.store(rows)
+        slots = self._store(rows)
         priorities = [self._max_priority] * len(slots) if given is None else given
         self._set_priorities(slots, priorities)
 
@@ -213,14 +213,14 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             ValueError: as in the same method.
         """
         n, rng = self._prepare(batch_size, seed, out)
-        scaled = self._scaled[: self._ring.len]
+        scaled = self._scaled[: self._len]
         sums = np.cumsum(scaled)
         masses = (np.arange(n) + rng.random(n)) * (sums[-1] / n)
         # rounding may lead past the last transition
-        slots = np.minimum(np.searchsorted(sums, masses, side="right"), self._ring.len - 1)
+        slots = np.minimum(np.searchsorted(sums, masses, side="right"), self._len - 1)
         weights = (scaled.min() / scaled[slots]) ** self._beta
         more = {"weights": weights.astype(np.float32), "indices": slots.astype(np.uint64)}
-        return self._ring.gather(slots, more, out)
+        return self._gather(slots, more, out)
 
     def update_priorities(self, indices: npt.ArrayLike, priorities: npt.ArrayLike) -> None:
         """Give transitions new priorities, such as their TD errors.
@@ -242,8 +242,8 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             raise TypeError(f"indices must be integers, got dtype {slots.dtype}")
         if slots.ndim != 1:
             raise ValueError(f"indices must have 1 dimension, got {slots.ndim}")
-        if not ((slots >= 0) & (slots < self._ring.len)).all():
-            raise ValueError(f"indices must lie in [0, {self._ring.len}), got {slots}")
+        if not ((slots >= 0) & (slots < self._len)).all():
+            raise ValueError(f"indices must lie in [0, {self._len}), got {slots}")
         checked = _priorities("priorities", priorities, slots.shape)
         self._set_priorities(slots.astype(np.int64), checked)
 
@@ -256,22 +256,17 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         self._beta = float(in_range("beta", beta, 0, 1))
 
     def rest(self) -> dict[str, Array]:
-        """Return a copy of the :meth:`state` apart from rows, such as priorities; always saved."""
+        """Return a copy of the :meth:`state` apart from rows; always saved.
+
+        Besides a :class:`ReplayBuffer`'s: ``priorities`` ``(len,)`` float64, which are p^α, and
+        ``max_priority``, ``alpha`` and ``beta`` ``(1,)`` float64.
+        """
         return super().rest() | {
-            "priorities": self._scaled[: self._ring.len].copy(),
+            "priorities": self._scaled[: self._len].copy(),
             "max_priority": np.array([self._max_priority]),
             "alpha": np.array([self._alpha]),
             "beta": np.array([self._beta]),
         }
-
-    def state(self) -> dict[str, Array]:
-        """Return a copy of the complete state.
-
-        Returns:
-            The result of :meth:`ReplayBuffer.state`, ``priorities`` ``(len,)`` float64, which are
-            p^α; ``max_priority``, ``alpha`` and ``beta`` ``(1,)`` float64.
-        """
-        return super().state()
 
     def set_state(self, state: dict[str, Array]) -> None:
         """Continue exactly from a :meth:`state` of a buffer with the same α.
@@ -289,5 +284,5 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         largest = float(_saved_priorities("max_priority", state["max_priority"], (1,))[0])
         beta = in_range("beta", float(state["beta"][0]), 0, 1)
         super().set_state(state)
-        self._scaled[: self._ring.len] = scaled
+        self._scaled[: self._len] = scaled
         self._max_priority, self._beta = largest, beta
