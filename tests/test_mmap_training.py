@@ -52,7 +52,7 @@ def test_resume_with_the_buffer_is_exact(tmp_path):
     ("options", "message"),
     [
         ({"buffer_folder": "/no/such/folder"}, "needs a folder to write to, got '/no/such/folder'"),
-        ({"n_step": 2}, "buffer='mmap' has transitions of one step, got n_step=2; set n_step=1"),
+        ({"n_step": 2}, "keeps transitions of one step, got n_step=2; set n_step=1"),
         ({"buffer": "uniform", "hot_capacity": 5}, "hot_capacity needs buffer='mmap'"),
         ({"buffer": "her", "buffer_folder": "."}, "buffer_folder needs buffer='mmap'"),
     ],

@@ -14,7 +14,7 @@ from rlox.registry.specs import EnvBackendSpec
 from rlox.registry.table import Registration, Registry
 from scripted_env import Negated
 
-GYMNASIUM = EnvBackendSpec("gymnasium", "All.", "rlox.envs.gymnasium:make_vec_env", priority=0)
+GYMNASIUM = EnvBackendSpec("gymnasium", "All.", "rlox.envs.gymnasium:GymVecEnv", priority=0)
 FAST = EnvBackendSpec("fast", "Some.", "test_backend:make", env_ids=("CartPole-v1",))
 FASTEST = EnvBackendSpec("fastest", "Some.", "x:y", env_ids=("Pendulum-v1",), priority=90)
 OWN = EnvBackendSpec("own", "Some.", "x:y", env_ids=("Own-v0",), env_kwargs=("gravity",))

@@ -9,7 +9,8 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from hypothesis import given
 from hypothesis import strategies as st
-from rlox.envs.gymnasium import GymVecEnv, make_vec_env
+from rlox.envs.gymnasium import GymVecEnv
+from rlox.envs.make import make_vec_env
 from rlox.errors import EnvError
 
 MODES = list(AutoresetMode)

@@ -199,7 +199,7 @@ class Seen(BitFlip):
         ({"env_id": Scalar}, r"must return \(M,\) rewards of goals \(M, 10\), got shape \(\)"),
         ({"env_id": lambda: Mute(BitFlip())}, "needs an env with compute_reward.* BitFlip has not"),
         ({"env_id": Seen}, "needs goals that are vectors, and observations of floats alone"),
-        ({"n_step": 3}, "buffer='her' has transitions of one step, got n_step=3; set n_step=1"),
+        ({"n_step": 3}, "gives transitions of one step other goals, got n_step=3; set n_step=1"),
         ({"priority_alpha": 0.5}, "priority_alpha needs buffer='prioritized', got buffer='her'"),
         ({"buffer": "uniform", "n_sampled_goal": 8}, "n_sampled_goal needs buffer='her', got"),
     ],

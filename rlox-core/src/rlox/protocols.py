@@ -392,7 +392,7 @@ class StatefulBuffer(Protocol, metaclass=ForwardedMembers):
 
 
 @runtime_checkable
-class SegmentedBuffer(Protocol, metaclass=ForwardedMembers):
+class SegmentedBuffer(StatefulBuffer, Protocol):
     """A buffer whose checkpoints write only the rows that changed.
 
     Its rows are in numbered slots: a ring numbers them by position, a buffer of several streams
@@ -422,12 +422,6 @@ class SegmentedBuffer(Protocol, metaclass=ForwardedMembers):
 
     def rest(self) -> dict[str, Any]:
         """Return a copy of the state apart from the rows, which every save writes in full."""
-
-    def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Return a copy of the complete state."""
-
-    def set_state(self, state: dict[str, npt.NDArray[Any]]) -> None:
-        """Continue exactly from a :meth:`state`."""
 
 
 @runtime_checkable

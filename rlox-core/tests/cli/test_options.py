@@ -53,14 +53,6 @@ def test_no_file_names_code():
     assert flags[:4] == ["--model", "folder", "--reward", "my:reward"]
 
 
-def test_records_with_a_dataset_of_their_own_are_read():
-    """Runs of older versions resume."""
-    older = RunOptions(env="CartPole-v1").to_dict()
-    del older["parts"]
-    assert RunOptions.from_dict({**older, "dataset": "set.npz"}).parts == {"dataset": "set.npz"}
-    assert RunOptions.from_dict({**older, "dataset": None}).parts == {}
-
-
 class Clock:
     """A time that passes on request, and while something is saved."""
 
@@ -131,9 +123,3 @@ def test_other_texts_are_refused(text):
     """Before anything is built."""
     with pytest.raises(ConfigError, match="must be a time such as 30s or 5min"):
         RunOptions(checkpoint_freq=text)
-
-
-def test_older_records_are_read():
-    """They have numbers of steps."""
-    older = {**RunOptions().to_dict(), "checkpoint_freq": 16}
-    assert RunOptions.from_dict(older).checkpoint_steps == 16

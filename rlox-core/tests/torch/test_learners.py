@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 
 import pytest
 import torch
@@ -186,7 +185,7 @@ def test_no_gradient_step_has_no_mean():
 @pytest.mark.parametrize("n_envs", [1, 3, 16])
 def test_updates_follow_env_steps_whatever_the_number_of_envs(n_envs):
     """No remainder is lost: 3 updates per 32 env steps are 45 per 480."""
-    due = UpdatesDue.of_ratio(Fraction(6, 64))
+    due = UpdatesDue(3, 32)
     for step in range(0, 480, n_envs):
         due.count(step, n_envs)
     assert due.pending == 45

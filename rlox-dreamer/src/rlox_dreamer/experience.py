@@ -94,7 +94,8 @@ class Experience(Replay):
     ) -> None:
         collector = ReplaySteps(envs)
         rows = config.batch_size * config.seq_len
-        updates = UpdatesDue.of_ratio(Fraction(config.train_ratio).limit_denominator(10**6) / rows)
+        ratio = Fraction(config.train_ratio).limit_denominator(10**6) / rows
+        updates = UpdatesDue(ratio.numerator, ratio.denominator)
         super().__init__(collector, buffer, config.buffer_size, updates, clock, config)
         self.envs, self.actions, self.preprocessor = envs, actions, preprocessor
         self._rows = ObservationRows(self.env.observation_space)

@@ -362,21 +362,11 @@ def join_unrolls(unrolls: Sequence[Unroll]) -> Unroll:
     first = unrolls[0]
     if len(unrolls) == 1:
         return first
-    truncated = np.concatenate([unroll.truncated for unroll in unrolls], 1)
-
-    def side_by_side(name: str) -> Any:
-        return _cat([getattr(unroll, name) for unroll in unrolls], 1)
-
+    names = ("obs", "actions", "log_probs", *STEPS, "action_masks", "episode_starts")
+    joined = {name: _cat([getattr(unroll, name) for unroll in unrolls], 1) for name in names}
     return Unroll(
-        obs=map_leaves(lambda *leaves: torch.cat(leaves, 1), *(u.obs for u in unrolls)),
-        actions=side_by_side("actions"),
-        log_probs=side_by_side("log_probs"),
-        rewards=np.concatenate([u.rewards for u in unrolls], 1),
-        terminated=np.concatenate([u.terminated for u in unrolls], 1),
-        truncated=truncated,
-        final_obs=_join_final_obs(unrolls, truncated),
-        action_masks=side_by_side("action_masks"),
-        episode_starts=side_by_side("episode_starts"),
+        **joined,
+        final_obs=_join_final_obs(unrolls, joined["truncated"]),
         initial_state=_cat([u.initial_state for u in unrolls], 0),
         weights_version=first.weights_version,
         actor=first.actor,
@@ -518,5 +508,9 @@ def _moved(value: Any, device: torch.device) -> Any:
     return None if value is None else map_leaves(lambda leaf: leaf.to(device), value)
 
 
-def _cat(tensors: Sequence[Any], dim: int) -> Any:
-    return None if tensors[0] is None else torch.cat(list(tensors), dim)
+def _cat(parts: Sequence[Any], dim: int) -> Any:
+    if parts[0] is None:
+        return None
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts, dim)
+    return map_leaves(lambda *leaves: torch.cat(leaves, dim), *parts)

@@ -135,10 +135,13 @@ class CallbackList(Callback):
         """Return whether any callback handles ``event``."""
         return any(callback.listens(event) for callback in self.callbacks)
 
+    def _each(self, event: str, kwargs: Mapping[str, Any]) -> None:
+        for callback in self.callbacks:
+            getattr(callback, event)(**kwargs)
+
     def on_training_start(self, **kwargs: Any) -> None:
         """Call every callback."""
-        for callback in self.callbacks:
-            callback.on_training_start(**kwargs)
+        self._each("on_training_start", kwargs)
 
     def on_step(self, **kwargs: Any) -> bool:
         """Call every callback; False if any returned False."""
@@ -148,13 +151,11 @@ class CallbackList(Callback):
 
     def on_rollout_end(self, **kwargs: Any) -> None:
         """Call every callback."""
-        for callback in self.callbacks:
-            callback.on_rollout_end(**kwargs)
+        self._each("on_rollout_end", kwargs)
 
     def on_train_batch(self, **kwargs: Any) -> None:
         """Call every callback."""
-        for callback in self.callbacks:
-            callback.on_train_batch(**kwargs)
+        self._each("on_train_batch", kwargs)
 
     def on_iteration_end(self, **kwargs: Any) -> bool:
         """Call every callback, saving ones last; False if any returned False."""
@@ -169,18 +170,15 @@ class CallbackList(Callback):
 
     def on_phase(self, **kwargs: Any) -> None:
         """Call every callback."""
-        for callback in self.callbacks:
-            callback.on_phase(**kwargs)
+        self._each("on_phase", kwargs)
 
     def on_eval(self, **kwargs: Any) -> None:
         """Call every callback."""
-        for callback in self.callbacks:
-            callback.on_eval(**kwargs)
+        self._each("on_eval", kwargs)
 
     def on_training_end(self, **kwargs: Any) -> None:
         """Call every callback."""
-        for callback in self.callbacks:
-            callback.on_training_end(**kwargs)
+        self._each("on_training_end", kwargs)
 
     def state_dict(self) -> dict[str, Any]:
         """Return every callback's state under its class name, numbered if it occurs again."""

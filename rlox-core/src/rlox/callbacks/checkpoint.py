@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -87,7 +88,7 @@ class CheckpointCallback(Callback):
         self.saved_steps = kept
         self.save_path.mkdir(parents=True, exist_ok=True)
         algo.save(str(self.path(step)))
-        remove = getattr(algo, "remove_checkpoint", _unlink)
+        remove = getattr(algo, "remove_checkpoint", partial(Path.unlink, missing_ok=True))
         for old in set(steps) - set(kept):
             remove(self.path(old))
         if self.verbose:
@@ -101,10 +102,6 @@ class CheckpointCallback(Callback):
         """Restore the steps of the checkpoints."""
         # numbers only: a foreign file must not name files to delete elsewhere
         self.saved_steps = [int(step) for step in state["saved_steps"]]
-
-
-def _unlink(path: Path) -> None:
-    path.unlink(missing_ok=True)
 
 
 def checkpoint_callback(log_dir: str | Path) -> CheckpointCallback:

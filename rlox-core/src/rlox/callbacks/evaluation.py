@@ -105,14 +105,7 @@ class EvalCallback(Callback):
             )
         logger, callbacks = getattr(algo, "logger", None), getattr(algo, "callbacks", None)
         if isinstance(logger, LoggerCallback):
-            logger.on_eval(
-                step,
-                {
-                    "mean_reward": result.mean_return,
-                    "std_reward": result.std_return,
-                    "mean_episode_length": float(result.lengths.mean()),
-                },
-            )
+            logger.on_eval(step, result.metrics())
         if result.mean_return > self.best_reward:
             self.best_reward = result.mean_return
             if self.best_model_path is not None:

@@ -22,12 +22,7 @@ class ProgressCallback(Callback):
 
     def on_training_start(self, **kwargs: Any) -> None:
         """Open the bar."""
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
         clock = kwargs["algo"].clock
         unit = clock.unit_text
@@ -41,13 +36,8 @@ class ProgressCallback(Callback):
             TimeRemainingColumn(compact=True),
             expand=True,
         )
-        self._task = self._progress.add_task(
-            kwargs["algo"].name,
-            total=clock.target,
-            completed=clock.steps,
-            speed=0.0,
-            mean_reward="-",
-        )
+        shown = {"total": clock.target, "completed": clock.steps, "speed": 0.0, "mean_reward": "-"}
+        self._task = self._progress.add_task(kwargs["algo"].name, **shown)
         self._progress.start()
 
     def on_pulse(self, **kwargs: Any) -> None:

@@ -10,6 +10,7 @@ from rlox.config.frames import (
 )
 from rlox.config.model import (
     Config,
+    ScheduleValue,
     Unset,
     changed,
     choice,
@@ -32,6 +33,7 @@ __all__ = [
     "Piecewise",
     "ReplayConfig",
     "RolloutConfig",
+    "ScheduleValue",
     "Schedules",
     "Unset",
     "changed",

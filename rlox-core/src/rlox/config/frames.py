@@ -314,9 +314,4 @@ class ReplayConfig(NetworkConfig, EnvRunConfig):
             raise ValueError(
                 f"buffer_size {self.buffer_size} holds not even one step of n_envs = {self.n_envs}"
             )
-        if self.buffer in ("her", "mmap") and self.n_step > 1:
-            raise ValueError(
-                f"buffer='{self.buffer}' has transitions of one step, got n_step={self.n_step}; "
-                "set n_step=1"
-            )
         return self

@@ -39,7 +39,7 @@ of DreamerV3's state, and its action in the model's encoding |
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,16 +56,12 @@ def sigmoid(x: Array) -> Array:
     return result
 
 
-def _gelu(x: Array) -> Array:
-    erf = np.vectorize(math.erf, otypes=[np.float64])(x / math.sqrt(2))
-    result: Array = (0.5 * x * (1 + erf)).astype(np.float32)
-    return result
-
+_erf = np.vectorize(math.erf, otypes=[np.float64])
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "bounded": lambda x: x / np.maximum(np.abs(x), 1),
     "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
-    "gelu": _gelu,
+    "gelu": lambda x: (0.5 * x * (1 + _erf(x / math.sqrt(2)))).astype(np.float32),
     "leaky_relu": lambda x: np.where(x > 0, x, np.float32(0.01) * x),
     "relu": lambda x: np.maximum(x, 0),
     "sigmoid": sigmoid,
@@ -141,18 +137,18 @@ def _of_agent(layer: Layer, x: Any, step: Step) -> dict[str, Array]:
     return {**leaves, "agent": np.full(rows, layer["number"], np.int64)}
 
 
-def _join(layer: Layer, x: Any, step: Step) -> Array:
-    return np.concatenate([compute(each, x[name], step) for name, each in layer["leaves"]], -1)
+def _joined(pairs: Sequence[tuple[Layer, Any]], step: Step) -> Array:
+    return np.concatenate([compute(each, x, step) for each, x in pairs], -1)
 
 
-def _beside(layer: Layer, x: Any, step: Step) -> Array:
-    return np.concatenate([compute(each, x, step) for each in layer["layers"]], -1)
+def _pad(layer: Layer, x: Array, step: Step) -> Array:
+    top, bottom, left, right = layer["sides"]
+    return np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
 
 
-def _flatten(layer: Layer, x: Array, step: Step) -> Array:
+def _flatten(layer: Layer, x: Array, step: Step) -> Any:
     flat = x.reshape(len(x), -1).astype(np.float32, copy=False)
-    scaled: Array = flat if layer["divide_by"] == 1 else flat / np.float32(layer["divide_by"])
-    return scaled
+    return flat if layer["divide_by"] == 1 else flat / np.float32(layer["divide_by"])
 
 
 def _one_hot(layer: Layer, x: Array, step: Step) -> Array:
@@ -162,27 +158,20 @@ def _one_hot(layer: Layer, x: Array, step: Step) -> Array:
     return features
 
 
-def _image(layer: Layer, x: Array, step: Step) -> Array:
+def _image(layer: Layer, x: Array, step: Step) -> Any:
     if x.ndim == 3:
         x = x[:, None]
     elif not layer["channels_first"]:
         x = x.transpose(0, 3, 1, 2)
-    scaled: Array = x.astype(np.float32) / np.float32(layer["divide_by"])
-    return scaled
+    return x.astype(np.float32) / np.float32(layer["divide_by"])
 
 
-def _pad(layer: Layer, x: Array, step: Step) -> Array:
-    top, bottom, left, right = layer["sides"]
-    return np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
-
-
-def _max_pool(layer: Layer, x: Array, step: Step) -> Array:
+def _max_pool(layer: Layer, x: Array, step: Step) -> Any:
     size, edge = layer["size"], [layer.get("padding", 0)] * 2
     stride = layer.get("stride", size)
     x = np.pad(x, ((0, 0), (0, 0), edge, edge), constant_values=-np.inf)
     squares = np.lib.stride_tricks.sliding_window_view(x, (size, size), (2, 3))
-    largest: Array = squares[:, :, ::stride, ::stride].max((4, 5))
-    return largest
+    return squares[:, :, ::stride, ::stride].max((4, 5))
 
 
 def _convolution(layer: Layer, x: Array, step: Step) -> Array:
@@ -193,27 +182,19 @@ def _convolution(layer: Layer, x: Array, step: Step) -> Array:
     return np.ascontiguousarray(out.transpose(0, 3, 1, 2))
 
 
-def _linear(layer: Layer, x: Array, step: Step) -> Array:
-    result: Array = x @ layer["weight"].T + layer["bias"]
-    return result
-
-
-def _block_linear(layer: Layer, x: Array, step: Step) -> Array:
+def _block_linear(layer: Layer, x: Array, step: Step) -> Any:
     blocks = x.reshape(len(x), len(layer["weight"]), 1, -1) @ layer["weight"]
-    result: Array = blocks.reshape(len(x), -1) + layer["bias"]
-    return result
+    return blocks.reshape(len(x), -1) + layer["bias"]
 
 
-def _rms_norm(layer: Layer, x: Array, step: Step) -> Array:
+def _rms_norm(layer: Layer, x: Array, step: Step) -> Any:
     mean = np.square(x).mean(layer["axis"], keepdims=True)
-    normed: Array = x / np.sqrt(mean + np.float32(layer["eps"])) * layer["weight"]
-    return normed
+    return x / np.sqrt(mean + np.float32(layer["eps"])) * layer["weight"]
 
 
-def _layer_norm(layer: Layer, x: Array, step: Step) -> Array:
+def _layer_norm(layer: Layer, x: Array, step: Step) -> Any:
     centred = x - x.mean(-1, keepdims=True)
-    normed: Array = _rms_norm({**layer, "axis": -1}, centred, step) + layer["bias"]
-    return normed
+    return _rms_norm({**layer, "axis": -1}, centred, step) + layer["bias"]
 
 
 def _most_probable(layer: Layer, x: Array, step: Step) -> Array:
@@ -225,7 +206,7 @@ def _most_probable(layer: Layer, x: Array, step: Step) -> Array:
     return hot
 
 
-def _world_model(layer: Layer, x: Array, step: Step) -> Array:
+def _world_model(layer: Layer, x: Array, step: Step) -> Any:
     deter, stoch, action = (step.recall(size) for size in layer["sizes"])
     before = zip(("deter", "stoch", "action"), (deter, stoch, action), strict=True)
     seen = np.concatenate([compute(layer[name], each, step) for name, each in before], -1)
@@ -237,12 +218,12 @@ def _world_model(layer: Layer, x: Array, step: Step) -> Array:
     deter = deter + sigmoid(update - 1) * (candidate - deter)
     stoch = compute(layer["posterior"], np.concatenate([deter, x], -1), step)
     state = np.concatenate([deter, stoch], -1)
-    chosen: Array = compute(layer["policy"], state, step)
+    chosen = compute(layer["policy"], state, step)
     step.remember(np.concatenate([state, chosen], -1))
     return chosen
 
 
-def _memory(layer: Layer, x: Array, step: Step) -> Array:
+def _memory(layer: Layer, x: Array, step: Step) -> Any:
     size = layer["hidden_weight"].shape[1]
     hidden = step.recall(size)
     given = x @ layer["input_weight"].T + layer["input_bias"]
@@ -251,33 +232,27 @@ def _memory(layer: Layer, x: Array, step: Step) -> Array:
         (r, z, n), (own_r, own_z, own_n) = np.split(given, 3, -1), np.split(recalled, 3, -1)
         update = sigmoid(z + own_z)
         new = np.tanh(n + sigmoid(r + own_r) * own_n)
-        after: Array = (1 - update) * new + update * hidden
+        after = (1 - update) * new + update * hidden
         step.remember(after)
         return after
     i, f, g, o = np.split(given + recalled, 4, -1)
     cell = sigmoid(f) * step.recall(size) + sigmoid(i) * np.tanh(g)
-    output: Array = sigmoid(o) * np.tanh(cell)
+    output = sigmoid(o) * np.tanh(cell)
     step.remember(np.concatenate([output, cell], -1))
     return output
 
 
-def _dueling(layer: Layer, x: Array, step: Step) -> Array:
+def _dueling(layer: Layer, x: Array, step: Step) -> Any:
     value, advantage = (compute(layer[name], x, step) for name in ("value", "advantage"))
     n = layer["atoms"] or 1
     advantage = advantage.reshape(len(x), -1, n)
-    values: Array = value[:, None] + advantage - advantage.mean(1, keepdims=True)
+    values = value[:, None] + advantage - advantage.mean(1, keepdims=True)
     return values if layer["atoms"] else values[..., 0]
 
 
-def _expected(layer: Layer, x: Array, step: Step) -> Array:
+def _expected(layer: Layer, x: Array, step: Step) -> Any:
     weights = np.exp(x - x.max(-1, keepdims=True))
-    values: Array = (weights / weights.sum(-1, keepdims=True)) @ layer["support"]
-    return values
-
-
-def _affine(layer: Layer, x: Array, step: Step) -> Array:
-    result: Array = layer["scale"] * x.astype(np.float64) + layer["shift"]
-    return result
+    return (weights / weights.sum(-1, keepdims=True)) @ layer["support"]
 
 
 def _mode(layer: Layer, x: Array, step: Step) -> Array:
@@ -307,9 +282,9 @@ def _mode(layer: Layer, x: Array, step: Step) -> Array:
 
 LAYERS: dict[str, Callable[[Layer, Any, Step], Any]] = {
     "activation": lambda layer, x, step: ACTIVATIONS[layer["function"]](x),
-    "affine": _affine,
+    "affine": lambda layer, x, step: layer["scale"] * x.astype(np.float64) + layer["shift"],
     "atoms": lambda layer, x, step: x.reshape(len(x), -1, layer["count"]),
-    "beside": _beside,
+    "beside": lambda layer, x, step: _joined([(each, x) for each in layer["layers"]], step),
     "block_linear": _block_linear,
     "chain": _chain,
     "convolution": _convolution,
@@ -318,9 +293,9 @@ LAYERS: dict[str, Callable[[Layer, Any, Step], Any]] = {
     "first_half": lambda layer, x, step: x[:, : x.shape[1] // 2],
     "flatten": _flatten,
     "image": _image,
-    "join": _join,
+    "join": lambda layer, x, step: _joined([(each, x[k]) for k, each in layer["leaves"]], step),
     "layer_norm": _layer_norm,
-    "linear": _linear,
+    "linear": lambda layer, x, step: x @ layer["weight"].T + layer["bias"],
     "max_pool": _max_pool,
     "mean": lambda layer, x, step: x.mean(-1),
     "memory": _memory,

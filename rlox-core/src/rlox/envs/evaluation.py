@@ -76,6 +76,14 @@ class EvaluationResult:
         """Population standard deviation over the episodes."""
         return float(self.returns.std())
 
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics that loggers get."""
+        return {
+            "mean_reward": self.mean_return,
+            "std_reward": self.std_return,
+            "mean_episode_length": float(self.lengths.mean()),
+        }
+
     def normalized_score(
         self, random_return: float | None = None, expert_return: float | None = None
     ) -> float:

@@ -296,24 +296,6 @@ def _set_row(obs: Any, row: int, value: Any) -> None:
     map_leaves(lambda leaf, new: setitem(leaf, row, new), obs, value)
 
 
-def make_vec_env(
-    env_id: EnvLike,
-    *,
-    n_envs: int | None = None,
-    vectorization: Vectorization = "sync",
-    env_kwargs: Mapping[str, Any] | None = None,
-    max_restarts: int = 0,
-) -> GymVecEnv:
-    """Build the ``gymnasium`` backend's vector env."""
-    return GymVecEnv(
-        env_id,
-        n_envs,
-        vectorization=vectorization,
-        env_kwargs=env_kwargs,
-        max_restarts=max_restarts,
-    )
-
-
 NORMALIZERS = ("NormalizeObservation", "NormalizeReward")
 """gymnasium's vector wrappers that treat the reset of one env as a reset of all."""
 

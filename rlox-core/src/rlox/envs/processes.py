@@ -7,6 +7,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from operator import setitem
 from typing import Any
 
 import gymnasium
@@ -139,8 +140,7 @@ class ProcessVecEnv:
         if lost.any() or any(name.startswith("final_obs:") for row in rows for name in row):
             step["final_obs"] = _leaves(rows, "final_obs", otherwise="obs")
         if lost.any():
-            for row in np.flatnonzero(lost).tolist():
-                map_leaves(_copy_row(row), step["final_obs"], before)
+            map_leaves(lambda leaf, old: setitem(leaf, lost, old[lost]), step["final_obs"], before)
             step["lost"] = lost
         return step
 
@@ -194,16 +194,13 @@ def _close(workers: Sequence[Worker]) -> None:
 
 def _leaves(rows: Sequence[Arrays], prefix: str, otherwise: str | None = None) -> Any:
     """Return N observations from rows that have them under the prefix, or under the other one."""
-    names = [name for name in rows[0] if name.startswith("obs:")]
+    names = [name.partition(":")[2] for name in rows[0] if name.startswith("obs:")]
 
     def row(arrays: Arrays, leaf: str) -> npt.NDArray[Any]:
         given = arrays.get(f"{prefix}:{leaf}")
         return arrays[f"{otherwise}:{leaf}"] if given is None else given
 
-    leaves = {
-        name.partition(":")[2]: np.concatenate([row(r, name.partition(":")[2]) for r in rows])
-        for name in names
-    }
+    leaves = {leaf: np.concatenate([row(r, leaf) for r in rows]) for leaf in names}
     return leaves[""] if set(leaves) == {""} else leaves
 
 
@@ -216,10 +213,3 @@ def _masks(rows: Sequence[Arrays]) -> npt.NDArray[np.bool_] | None:
 def _column(rows: Sequence[Arrays], name: str, dtype: type) -> npt.NDArray[Any]:
     """Return one number per env; 0 where the env was lost."""
     return np.array([row[name][0] if name in row else 0 for row in rows], dtype)
-
-
-def _copy_row(index: int) -> Any:
-    def copy(leaf: npt.NDArray[Any], before: npt.NDArray[Any]) -> None:
-        leaf[index] = before[index]
-
-    return copy

@@ -13,10 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Box
 
-from rlox.config.composition import Selection
 from rlox.envs.gymnasium import (
     STEP_KEYS,
-    Vectorization,
     require_observations,
     require_team_step,
     require_vec_step,
@@ -173,10 +171,8 @@ class RunningEnvs(Running):
         n_envs: int | None = None,
         seed: int = 0,
         *,
-        backend: str | Selection = "auto",
-        vectorization: Vectorization = "sync",
-        env_kwargs: Mapping[str, Any] | None = None,
         max_restarts: int = MAX_RESTARTS,
+        **options: Any,
     ) -> RunningEnvs:
         """Build the envs and run them.
 
@@ -184,22 +180,13 @@ class RunningEnvs(Running):
             env_id: a gymnasium id, a callable, an env or a vector env.
             n_envs: number of envs N; ``None``: 1, or the number in a vector env.
             seed: fixes the envs' random streams.
-            backend: env backend for ids; ``"auto"`` takes the fastest that has the id.
-            vectorization: for gymnasium envs, ``"sync"`` or ``"async"`` (one process each).
-            env_kwargs: arguments of ``gymnasium.make`` or of the env backend.
             max_restarts: see :func:`rlox.envs.make.make_vec_env`.
+            options: ``backend``, ``vectorization`` and ``env_kwargs``; see there.
 
         Raises:
             EnvError: the env cannot be built.
         """
-        env = make_vec_env(
-            env_id,
-            n_envs=n_envs,
-            backend=backend,
-            vectorization=vectorization,
-            env_kwargs=env_kwargs,
-            max_restarts=max_restarts,
-        )
+        env = make_vec_env(env_id, n_envs=n_envs, max_restarts=max_restarts, **options)
         return cls(env, seed, owned=fixed_env_count(env_id) is None)
 
     def _reset(self, seeds: list[int]) -> Any:
@@ -264,6 +251,14 @@ def require_same_leaves(saved: Any, now: Any) -> None:
         )
 
 
+def _forms(step: Any, keys: tuple[str, ...]) -> list[Any] | None:
+    """Return classes, shapes and dtypes of a step's arrays; ``None`` if it has others."""
+    try:
+        return [form_of(step[key]) for key in keys]
+    except (AttributeError, KeyError, TypeError):
+        return None
+
+
 class CheckedSteps:
     """Checked steps of a vector env, each compared with the first valid one, and any masks."""
 
@@ -285,20 +280,14 @@ class CheckedSteps:
         """
         self._n_steps += 1
         if not self._checked:
-            self._compare(step)
+            seen = _forms(step, STEP_KEYS)
+            if seen is None or seen != self._good:
+                require_vec_step(step, self._env, f" in step {self._n_steps}")
+                self._good = seen
         require_rewards(step["rewards"])
         self._rows.require(step["obs"])
         if step["final_obs"] is not step["obs"]:
             self._rows.require(step["final_obs"])
-
-    def _compare(self, step: Any) -> None:
-        try:
-            seen = [form_of(step[key]) for key in STEP_KEYS]
-        except (AttributeError, KeyError, TypeError):
-            seen = []
-        if not seen or seen != self._good:
-            require_vec_step(step, self._env, f" in step {self._n_steps}")
-            self._good = seen
 
     def check_reset(self, obs: Any) -> None:
         """Refuse first observations of another nesting, shape or kind, or outside their space.
@@ -347,11 +336,7 @@ class CheckedTeams:
             EnvError: see :func:`require_team_step`; or a number is not finite, or outside its
                 space of integers.
         """
-        try:
-            seen = [form_of(step[key]) for key in keys]
-        except (AttributeError, KeyError, TypeError):
-            seen = []
-        if not seen or seen != self._good:
+        if (seen := _forms(step, keys)) is None or seen != self._good:
             method = "step_all" if keys is TEAM_STEP_KEYS else "reset_all"
             require_team_step(step, self._env, keys, f"{type(self._env).__name__}.{method}")
             self._good = seen

@@ -7,6 +7,7 @@ supports every task. Other backends, such as ``native``, support the objectives 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -187,12 +188,9 @@ class TorchLearner:
         """Step the envs with the policy; see :class:`Learner`."""
         task = self._task
         preprocessor = getattr(task.collector, "preprocessor", None)
-        if task.acts_only or preprocessor is None or not RANKS:
+        with nullcontext() if task.acts_only or preprocessor is None else preprocessor.sharing():
             unroll: Unroll = task.collector.unroll(task.policy, n_steps, hooks.env_step)
-            return unroll
-        with preprocessor.sharing():
-            shared: Unroll = task.collector.unroll(task.policy, n_steps, hooks.env_step)
-            return shared
+        return unroll
 
     def update(
         self, batch: RolloutBatch | Unroll, objective: Objective, learning_rate: float, hooks: Hooks

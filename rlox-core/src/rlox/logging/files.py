@@ -52,7 +52,10 @@ def keep_lines(path: Path, wanted: Callable[[str], bool]) -> None:
         file.truncate(kept)
 
 
-class CsvLogger(LoggerCallback):
+TABLES = {"train": "metrics.csv", "eval": "evaluations.csv"}
+
+
+class CsvLogger(MetricsLogger):
     """The training metrics as a table, ``metrics.csv``, and the evaluations', ``evaluations.csv``.
 
     The first row's metrics become the columns; a continued file keeps its columns. A metric
@@ -67,18 +70,12 @@ class CsvLogger(LoggerCallback):
         self._log_dir.mkdir(parents=True, exist_ok=True)
         self._tables: dict[str, tuple[IO[str], csv.DictWriter[str]]] = {}
 
-    def on_train_step(self, step: int, metrics: Metrics) -> None:
-        """Write a row."""
-        self._write("metrics.csv", step, metrics)
-
-    def on_eval(self, step: int, metrics: Metrics) -> None:
-        """Write a row."""
-        self._write("evaluations.csv", step, metrics)
-
-    def _write(self, name: str, step: int, metrics: Metrics) -> None:
+    def _log(self, kind: str, step: int, metrics: Metrics) -> None:
+        name = TABLES[kind]
         if name not in self._tables:
             file = open_for_appending(self._log_dir, name)
-            columns = _columns(self._log_dir / name) or ["step", *metrics]
+            with open_regular(self._log_dir / name) as found:  # a continued table's headings
+                columns = next(csv.reader(found), []) or ["step", *metrics]
             writer = csv.DictWriter(file, columns, extrasaction="ignore")
             if file.tell() == 0:
                 writer.writeheader()
@@ -94,7 +91,7 @@ class CsvLogger(LoggerCallback):
             first = line.partition(",")[0]
             return not first.isdecimal() or int(first) <= step  # the headings are not a number
 
-        for name in ("metrics.csv", "evaluations.csv"):
+        for name in TABLES.values():
             if (self._log_dir / name).is_file():
                 keep_lines(self._log_dir / name, wanted)
 
@@ -108,12 +105,6 @@ class CsvLogger(LoggerCallback):
 def _known(metrics: Metrics) -> Metrics:
     """Return the metrics that have a value; NaN means that there is none yet."""
     return {name: value for name, value in metrics.items() if not math.isnan(value)}
-
-
-def _columns(path: Path) -> list[str]:
-    """Return the columns of a table; an empty file has none."""
-    with open_regular(path) as file:
-        return next(csv.reader(file), [])
 
 
 class JsonlLogger(MetricsLogger):

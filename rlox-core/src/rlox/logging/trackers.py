@@ -76,11 +76,10 @@ class TensorBoardLogger(MetricsLogger):
         """
         module = "tensorboard.compat.proto.summary_pb2"
         summary = import_extra(module, "TensorBoardLogger", "tensorboard").Summary
-        content = BytesIO()
-        write_gif(content, frames, fps)
         height, width = frames.shape[1:3]
+        content = gif_of(frames, fps)
         image = summary.Image(
-            height=height, width=width, colorspace=3, encoded_image_string=content.getvalue()
+            height=height, width=width, colorspace=3, encoded_image_string=content
         )
         value = summary.Value(tag=f"videos/{name}", image=image)
         made = summary(value=[value])
@@ -153,10 +152,8 @@ class WandbLogger(MetricsLogger):
         Raises:
             MissingDependencyError: Pillow is not installed.
         """
-        content = BytesIO()
-        write_gif(content, frames, fps)
-        content.seek(0)
-        self.run.log({"global_step": step, f"videos/{name}": self._video(content, format="gif")})
+        video = self._video(BytesIO(gif_of(frames, fps)), format="gif")
+        self.run.log({"global_step": step, f"videos/{name}": video})
 
     def _log(self, kind: str, step: int, metrics: Metrics) -> None:
         values = {f"{kind}/{name}": v for name, v in metrics.items() if math.isfinite(v)}
@@ -255,13 +252,12 @@ class MLflowLogger(MetricsLogger):
         Raises:
             MissingDependencyError: Pillow is not installed.
         """
-        content = BytesIO()
-        write_gif(content, frames, fps)
+        content = gif_of(frames, fps)
 
         def send() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder, f"{name.replace('/', '-')}-{step}.gif")
-                write_atomically(path, content.getvalue(), sync=False)
+                write_atomically(path, content, sync=False)
                 self._client.log_artifact(self.run_id, str(path), "videos")
 
         self._sender.push(send)
@@ -330,13 +326,15 @@ class GifFile:
             )
 
 
-def write_gif(path: Path | BinaryIO, frames: Iterable[npt.NDArray[np.uint8]], fps: float) -> None:
-    """Write a whole video as a GIF; see :class:`GifFile`.
+def gif_of(frames: Iterable[npt.NDArray[np.uint8]], fps: float) -> bytes:
+    """Return a whole video as the contents of a GIF; see :class:`GifFile`.
 
     Raises:
         MissingDependencyError: Pillow is not installed.
     """
-    gif = GifFile(path, fps)
+    content = BytesIO()
+    gif = GifFile(content, fps)
     for frame in frames:
         gif.add(frame)
     gif.close()
+    return content.getvalue()

@@ -21,7 +21,7 @@ def rlox_env_backends() -> Iterable[EnvBackendSpec]:
     yield EnvBackendSpec(
         name="gymnasium",
         summary="Any registered gymnasium env, stepped in this process or in worker processes.",
-        factory="rlox.envs.gymnasium:make_vec_env",
+        factory="rlox.envs.gymnasium:GymVecEnv",
         priority=0,
     )
     yield EnvBackendSpec(

@@ -135,23 +135,18 @@ class BufferOptions:
 
 def uniform_buffer(asked: BufferOptions) -> ReplayBuffer:
     """Return a ``rlox.ReplayBuffer``."""
-    made = kernels.backend().ReplayBuffer(
-        asked.capacity, asked.obs_shape, asked.act_shape, **asked.rows, **asked.steps
-    )
-    return cast("ReplayBuffer", made)
+    return _make("ReplayBuffer", asked, **asked.steps)
 
 
 def prioritized_buffer(asked: BufferOptions, *, options: PrioritizedOptions) -> ReplayBuffer:
     """Return a ``rlox.PrioritizedReplayBuffer``."""
-    made = kernels.backend().PrioritizedReplayBuffer(
-        asked.capacity,
-        asked.obs_shape,
-        asked.act_shape,
-        options.priority_alpha,
-        **asked.rows,
-        **asked.steps,
-    )
-    return cast("ReplayBuffer", made)
+    return _make("PrioritizedReplayBuffer", asked, options.priority_alpha, **asked.steps)
+
+
+def _make(kind: str, asked: BufferOptions, *more: Any, **options: Any) -> ReplayBuffer:
+    make = getattr(kernels.backend(), kind)
+    sizes = asked.capacity, asked.obs_shape, asked.act_shape
+    return cast("ReplayBuffer", make(*sizes, *more, **asked.rows, **options))
 
 
 def her_buffer(asked: BufferOptions, *, options: HindsightOptions) -> ReplayBuffer:

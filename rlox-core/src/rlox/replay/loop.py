@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,11 +56,6 @@ class UpdatesDue:
         self.every = every
         self.pending = 0
         """Updates due and not yet taken; checkpoints hold them."""
-
-    @staticmethod
-    def of_ratio(ratio: Fraction) -> UpdatesDue:
-        """Return a counter with ``ratio`` updates per env step, spread as evenly as possible."""
-        return UpdatesDue(ratio.numerator, ratio.denominator)
 
     def count(self, env_steps: int, new: int) -> None:
         """Count env steps.

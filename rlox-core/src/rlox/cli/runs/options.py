@@ -297,12 +297,6 @@ class RunOptions:
         Raises:
             ConfigError: the values have other names or the wrong type.
         """
-        if isinstance(values, dict) and "dataset" in values:  # the form in older runs
-            values = dict(values)
-            dataset = values.pop("dataset")
-            values["parts"] = {} if dataset is None else {"dataset": dataset}
-        if isinstance(values, dict) and type(values.get("checkpoint_freq")) is int:
-            values = {**values, "checkpoint_freq": str(values["checkpoint_freq"])}
         try:
             return TypeAdapter(cls).validate_python(values)
         except ValidationError as error:

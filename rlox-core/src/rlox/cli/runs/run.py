@@ -152,12 +152,9 @@ class Session:
             return {}
         episodes = self.options.eval_episodes
         result = algorithm.run_episodes(n_episodes=episodes)
-        mean, std, length = result.mean_return, result.std_return, float(result.lengths.mean())
         if algorithm.logger is not None:
-            algorithm.logger.on_eval(
-                algorithm.clock.steps,
-                {"mean_reward": mean, "std_reward": std, "mean_episode_length": length},
-            )
+            algorithm.logger.on_eval(algorithm.clock.steps, result.metrics())
+        mean, std = result.mean_return, result.std_return
         return {"evaluation": {"mean": mean, "std": std, "n_episodes": episodes}}
 
     def _complain(self, message: str) -> None:

@@ -81,15 +81,10 @@ def compute_gae_time_major(
     if rewards.ndim != 2:
         raise ValueError(f"rewards must have shape (T, N), got {rewards.shape}")
     dtype = np.float32 if rewards.dtype == np.float32 else np.float64
-    for name, array, shape in (
-        ("values", values, rewards.shape),
-        ("terminated", terminated, rewards.shape),
-        ("truncated", truncated, rewards.shape),
-        ("final_values", final_values, rewards.shape),
-        ("last_values", last_values, rewards.shape[1:]),
-    ):
-        if np.shape(array) != shape:
-            raise ValueError(f"{name} must have shape {shape}, got {np.shape(array)}")
+    given = {"values": values, "terminated": terminated, "truncated": truncated}
+    for name, array in {**given, "final_values": final_values}.items():
+        shaped(name, array, rewards.shape)
+    shaped("last_values", last_values, rewards.shape[1:])
     in_range("gamma", gamma, 0, 1)
     in_range("lam", lam, 0, 1)
     terminated, truncated = np.asarray(terminated, bool), np.asarray(truncated, bool)

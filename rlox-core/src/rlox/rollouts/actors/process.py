@@ -194,24 +194,20 @@ class ProcessActor:
         Raises:
             WorkerLostError: the process was lost and no restart is left.
         """
-        arrays = self._collect(weights.version, weights.arrays)
-        while arrays is None:
-            arrays = self._collect(weights.version, weights.arrays)
+        asked = "collect", weights.version, weights.arrays
+        while True:
+            try:
+                _, arrays = self._process.call(*asked, deadline=self._deadline)
+                break
+            except WorkerLostError as error:
+                if self._closed:
+                    raise
+                attempt, before = self._supervisor.lost(self.name, error), self._process
+                self._start(attempt)
+                before.close()
         self._deadline = self._plan.deadline
         self._sequence += 1
         return replace(unroll_from_arrays(arrays), sequence=self._sequence - 1)
-
-    def _collect(self, version: int, given: Arrays) -> Arrays | None:
-        """Return an unroll's arrays; ``None`` if the process was lost and is restarted."""
-        try:
-            return self._process.call("collect", version, given, deadline=self._deadline)[1]
-        except WorkerLostError as error:
-            if self._closed:
-                raise
-            attempt, before = self._supervisor.lost(self.name, error), self._process
-            self._start(attempt)
-            before.close()
-            return None
 
     def state_dict(self) -> dict[str, Any]:
         """Return envs, streams, and the number of unrolls."""
