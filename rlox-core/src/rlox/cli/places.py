@@ -6,13 +6,10 @@ for it. Order, limits, signals and records stay rlox's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast
-
-from rlox import registry
+from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -66,24 +63,3 @@ class Place(Protocol):
 
     def close(self) -> None:
         """Free the place's resources; no job is running any more."""
-
-
-@contextmanager
-def open_place(text: str | None, here: Place) -> Iterator[Place]:
-    """Yield the place that a text names and close it at the end.
-
-    Args:
-        text: ``"name"`` or ``"name:address"``; ``None`` names the next argument.
-        here: this machine.
-
-    Raises:
-        UnknownNameError: no such place is registered.
-        RloxError: it cannot be reached.
-    """
-    name, _, address = (text or "").partition(":")
-    found = None if text is None else registry.get_registry().get("rlox_places", name)
-    place = here if found is None else cast("Place", found.build(address or None))
-    try:
-        yield place
-    finally:
-        place.close()

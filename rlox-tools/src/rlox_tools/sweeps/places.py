@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TextIO
+from contextlib import contextmanager
+from types import FrameType
+from typing import TextIO, cast
 
+from rlox import registry
 from rlox.cli.places import Job, Place, RunningJob
-from rlox.cli.runs.callbacks import HANG_UP, Interruption, handling_signals
+from rlox.cli.runs.callbacks import HANG_UP, Interruption, ending_signals
 from rlox.errors import RloxError
 from rlox.files import open_regular
 
@@ -24,6 +28,49 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+@contextmanager
+def open_place(text: str | None, here: Place) -> Iterator[Place]:
+    """Yield the place that a text names and close it at the end.
+
+    Args:
+        text: ``"name"`` or ``"name:address"``; ``None`` names the next argument.
+        here: this machine.
+
+    Raises:
+        UnknownNameError: no such place is registered.
+        RloxError: it cannot be reached.
+    """
+    name, _, address = (text or "").partition(":")
+    found = None if text is None else registry.get_registry().get("rlox_places", name)
+    place = here if found is None else cast("Place", found.build(address or None))
+    try:
+        yield place
+    finally:
+        place.close()
+
+
+@contextmanager
+def handling_signals(handle: Callable[[int], None]) -> Iterator[None]:
+    """Within the block, call ``handle`` for every signal that ends a training.
+
+    A hang-up after another signal is ignored.
+    """
+    came = False
+
+    def handler(number: int, _frame: FrameType | None) -> None:
+        nonlocal came
+        if not (came and number == HANG_UP):
+            came = True
+            handle(number)
+
+    previous = {number: signal.signal(number, handler) for number in ending_signals()}
+    try:
+        yield
+    finally:
+        for number, before in previous.items():
+            signal.signal(number, before)
 
 
 def run_jobs(

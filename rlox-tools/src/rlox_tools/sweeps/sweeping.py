@@ -25,7 +25,7 @@ from rlox import registry
 from rlox.algorithm import make
 from rlox.cli.flags import all_fields, given_options
 from rlox.cli.output import print_pairs, print_progress, print_table, stdout_is_broken
-from rlox.cli.places import Job, Place, open_place
+from rlox.cli.places import Job, Place
 from rlox.cli.runs.callbacks import HANG_UP, Interruption
 from rlox.cli.runs.folder import LONGEST, RunFolder, resume_command_of
 from rlox.cli.runs.options import RunOptions, code_parts, load_parts, require_unused
@@ -38,7 +38,7 @@ from rlox.seeding import draw_seed, parse_seeds
 
 from rlox_tools.analysis import Run, aggregate, bootstrap_iqm, default_metric, group_runs
 from rlox_tools.sweeps.folder import Member, Sweep, parse_sets
-from rlox_tools.sweeps.places import Processes, Threads, run_jobs
+from rlox_tools.sweeps.places import Processes, Threads, open_place, run_jobs
 
 THREAD_SAFE_LOGGERS = {"jsonl", "csv"}
 """Loggers whose only state is a file of the run."""
@@ -63,7 +63,7 @@ def train_sweep(
         seeds: as :func:`rlox.seeding.parse_seeds` takes them; ``None`` takes the config's seed.
         sets: as :func:`rlox_tools.sweeps.folder.parse_sets` takes them.
         jobs: runs at once; ``None`` takes one per core.
-        on: where they run, see :func:`rlox.cli.places.open_place`.
+        on: where they run, see :func:`rlox_tools.sweeps.places.open_place`.
 
     Raises:
         RloxError: a name, the env, the seeds or the folder cannot be used; nothing was started.
@@ -111,7 +111,7 @@ def resume_sweep(
         env: env to train on; ``None`` takes the sweep's.
         quiet: show no progress.
         parts: the algorithm's parts that are code, which files never name.
-        on: where they run, see :func:`rlox.cli.places.open_place`.
+        on: where they run, see :func:`rlox_tools.sweeps.places.open_place`.
 
     Raises:
         ConfigError: the sweep's record is damaged, or all its runs are finished.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, TextIO
@@ -31,28 +30,6 @@ def ending_signals() -> list[int]:
     """Return SIGINT, SIGTERM and, unless ``nohup`` has it ignored, :data:`HANG_UP`."""
     hang_up = [] if signal.getsignal(HANG_UP) is signal.SIG_IGN else [int(HANG_UP)]
     return list(dict.fromkeys([int(signal.SIGINT), int(signal.SIGTERM), *hang_up]))
-
-
-@contextmanager
-def handling_signals(handle: Callable[[int], None]) -> Iterator[None]:
-    """Within the block, call ``handle`` for every signal that ends a training.
-
-    A hang-up after another signal is ignored.
-    """
-    came = False
-
-    def handler(number: int, _frame: FrameType | None) -> None:
-        nonlocal came
-        if not (came and number == HANG_UP):
-            came = True
-            handle(number)
-
-    previous = {number: signal.signal(number, handler) for number in ending_signals()}
-    try:
-        yield
-    finally:
-        for number, before in previous.items():
-            signal.signal(number, before)
 
 
 PASSING_ON = 2.0
