@@ -471,15 +471,8 @@ def mean_terms(kind: type[Any], terms: Sequence[Any]) -> dict[str, float]:
         kind: a dataclass of scalars, all tensors or all numbers.
         terms: instances of it, one per gradient step; without any, the means are NaN.
     """
-    names = [field.name for field in fields(kind)]
-    if not terms:
-        return dict.fromkeys(names, float("nan"))
-    values = [value for each in terms for value in vars(each).values()]
-    if isinstance(values[0], Tensor):
-        means = torch.stack(values).reshape(len(terms), -1).mean(0).tolist()
-    else:
-        means = np.reshape(values, (len(terms), -1)).mean(0).tolist()
-    return dict(zip(names, means, strict=True))
+    means = mean_by_name([vars(each) for each in terms])
+    return {field.name: means.get(field.name, float("nan")) for field in fields(kind)}
 
 
 def mean_by_name(terms: Sequence[Mapping[str, Scalar]]) -> dict[str, float]:

@@ -570,22 +570,6 @@ class DeterministicActor(Protocol):
 
 
 @runtime_checkable
-class QFunction(Protocol):
-    """SAC's and TD3's critics; any ``torch.nn.Module`` called with observations and actions."""
-
-    def __call__(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """Return values (K, B) of K critics for actions (B, act_dim) in [-1, 1]."""
-
-
-@runtime_checkable
-class DiscreteQFunction(Protocol):
-    """DQN's network; any ``torch.nn.Module`` called with observations."""
-
-    def __call__(self, obs: Tensor) -> Tensor:
-        """Return action values (B, A), or (B, A, n) logits of atoms or quantiles."""
-
-
-@runtime_checkable
 class ExplorationStrategy(Protocol):
     """Changes the actions of a policy before the envs take them."""
 

@@ -446,12 +446,9 @@ def on_device(unroll: Unroll, device: torch.device) -> Unroll:
 def unroll_to_arrays(unroll: Unroll) -> Arrays:
     """Return the contents of an unroll as NumPy arrays by name; see :func:`unroll_from_arrays`."""
     arrays: Arrays = {name: np.asarray(getattr(unroll, name), np.int64) for name in NUMBERS}
-    for name in IN_NUMPY:
-        if getattr(unroll, name) is not None:
-            arrays[name] = getattr(unroll, name)
-    for name in ON_DEVICE:
-        if getattr(unroll, name) is not None:
-            arrays[name] = getattr(unroll, name).cpu().numpy()
+    for name in (*IN_NUMPY, *ON_DEVICE):
+        if (value := getattr(unroll, name)) is not None:
+            arrays[name] = value.cpu().numpy() if isinstance(value, Tensor) else value
     for name in NESTED:
         value = getattr(unroll, name)
         leaves = value if isinstance(value, dict) else {"": value}

@@ -225,28 +225,24 @@ def read_presets(text: str) -> list[Preset]:
     return list(_parsed(values["presets"]))
 
 
-def _parsed(values: Any) -> Iterator[Preset]:
-    for algorithm, env, name, fields in _leaves(values, 3):
-        where = f"{algorithm}, {env}, {name}"
-        if not isinstance(fields, dict):
-            raise ValueError(f"{where}: expected a mapping, got {type(fields).__name__}")
-        try:
-            yield Preset(**{"algorithm": algorithm, "env": env, "name": name, **fields})
-        except ValidationError as error:
-            problem = error.errors()[0]
-            field = ".".join(map(str, problem["loc"]))
-            raise ValueError(f"{where}: {field} {problem['msg']}".replace(":  ", ": ")) from None
-
-
-def _leaves(values: Any, depth: int) -> Iterator[tuple[Any, ...]]:
-    """Yield the keys and the value of everything ``depth`` mappings down."""
+def _parsed(values: Any, *keys: str) -> Iterator[Preset]:
+    """Yield the presets below the keys: of all algorithms, of one, or of one for an env."""
+    where = ", ".join(keys) or "presets"
     if not isinstance(values, dict):
-        raise ValueError(f"expected algorithms, envs and names as mappings, got {values!r}")
-    for key, value in values.items():
-        if depth == 1:
-            yield key, value
-        else:
-            yield from ((key, *rest) for rest in _leaves(value, depth - 1))
+        level = ("algorithms", "envs", "names", "fields")[len(keys)]
+        got = type(values).__name__
+        raise ValueError(f"{where}: expected a mapping of {level}, got {got}")
+    if len(keys) < 3:
+        for key, value in values.items():
+            yield from _parsed(value, *keys, key)
+        return
+    try:
+        named = dict(zip(("algorithm", "env", "name"), keys, strict=True))
+        yield Preset(**{**named, **values})
+    except ValidationError as error:
+        problem = error.errors()[0]
+        field = ".".join(map(str, problem["loc"]))
+        raise ValueError(f"{where}: {field} {problem['msg']}".replace(":  ", ": ")) from None
 
 
 @cache

@@ -393,6 +393,16 @@ class Preprocessor:
         return clipped
 
 
+def make_preprocessor(
+    space: Space, normalize: bool, frame_stack: int
+) -> tuple[Preprocessor | None, Space]:
+    """Return a :class:`Preprocessor`, if there is anything to do, and the networks' space."""
+    if not normalize and frame_stack == 1:
+        return None, space
+    made = Preprocessor(space, normalize=normalize, frame_stack=frame_stack)
+    return made, made.space
+
+
 def _with_rows(
     leaf: npt.NDArray[Any], rows: npt.NDArray[np.bool_], new: npt.NDArray[Any]
 ) -> npt.NDArray[Any]:

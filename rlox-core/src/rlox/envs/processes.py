@@ -57,6 +57,8 @@ class ProcessVecEnv:
         max_restarts: int = 0,
         make_worker: MakeWorker = WorkerProcess,
     ) -> None:
+        self.n_envs = n_envs
+        """Number of envs N."""
         self._make_worker = make_worker
         self._arguments = (env, dict(env_kwargs or {}), spec_to_send(env))
         self._step_timeout = step_timeout
@@ -80,11 +82,6 @@ class ProcessVecEnv:
         self.observation_space: gymnasium.Space[Any] = spaces[0]
         self.action_space: gymnasium.Space[Any] = spaces[1]
         self._action_batch: gymnasium.Space[Any] = batch_space(self.action_space, n_envs)
-
-    @property
-    def n_envs(self) -> int:
-        """Number of envs N."""
-        return len(self._seeds)
 
     @property
     def pids(self) -> list[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
@@ -47,10 +46,10 @@ def act(
         SpaceError: ``obs`` has action masks.
         ValueError: ``obs`` has another shape.
     """
-    given = _prepare(observation_space, action_space, obs, None, None, device)
-    if given.masks is not None:
+    request, seen, masks = _prepare(observation_space, action_space, obs, None, None, device)
+    if masks is not None:
         raise SpaceError("there are action masks, which this algorithm does not take")
-    return given.actions(choose(given.obs))
+    return request.actions(choose(seen).cpu().numpy())
 
 
 @torch.no_grad()
@@ -92,16 +91,17 @@ def predict(
         SpaceError: the actions or the policy take no masks.
         ValueError: ``obs`` or ``action_masks`` has another shape, or a mask allows nothing.
     """
-    given = _prepare(observation_space, action_space, obs, action_masks, preprocess, device)
-    masks = () if given.masks is None else (given.masks,)
+    asked = observation_space, action_space, obs, action_masks, preprocess, device
+    request, seen, given = _prepare(*asked)
+    masks = () if given is None else (given,)
     if deterministic and mode is not None:
-        return given.actions(mode(given.obs, *masks))
+        return request.actions(mode(seen, *masks).cpu().numpy())
     choose: Any = policy.deterministic if deterministic else policy.get_action_and_logprob
     if masks:
         taking_masks(choose)
     with drawing_from(generator, policy):
-        chosen = choose(given.obs, *masks)
-    return given.actions(chosen if deterministic else chosen[0])
+        chosen = choose(seen, *masks)
+    return request.actions((chosen if deterministic else chosen[0]).cpu().numpy())
 
 
 @torch.no_grad()
@@ -138,12 +138,13 @@ def predict_with_memory(
     Raises:
         ValueError: an argument has another shape.
     """
-    given = _prepare(observation_space, action_space, obs, action_masks, preprocess, device)
-    memory = memory_of(state, (given.request.size, policy.state_size), episode_start)
+    asked = observation_space, action_space, obs, action_masks, preprocess, device
+    request, seen, masks = _prepare(*asked)
+    memory = memory_of(state, (request.size, policy.state_size), episode_start)
     before = torch.from_numpy(memory).to(device)
-    distribution, _, after = policy.step(given.obs, before, given.masks)
+    distribution, _, after = policy.step(seen, before, masks)
     rows = distribution.mode() if deterministic else distribution.sample(generator)[0]
-    return given.actions(rows), after.cpu().numpy()
+    return request.actions(rows.cpu().numpy()), after.cpu().numpy()
 
 
 def taking_masks(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -160,19 +161,6 @@ def taking_masks(method: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-@dataclass(frozen=True)
-class _Given:
-    """A user's arguments in the form that a policy takes."""
-
-    obs: Any
-    masks: Tensor | None
-    request: Request
-
-    def actions(self, chosen: Tensor) -> Any:
-        """Return action rows (B, ...) in the form that the user gets."""
-        return self.request.actions(chosen.cpu().numpy())
-
-
 def _prepare(
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
@@ -180,12 +168,13 @@ def _prepare(
     action_masks: npt.ArrayLike | None,
     preprocess: Callable[[Any], Any] | None,
     device: torch.device | str,
-) -> _Given:
+) -> tuple[Request, Any, Tensor | None]:
+    """Return the user's request, and its observations and masks in the form that a policy takes."""
     request = read_request(observation_space, action_space, obs, action_masks)
     masks = None if request.masks is None else torch.from_numpy(request.masks).to(device)
     batch = request.obs if preprocess is None else preprocess(request.obs)
     tensors = map_leaves(lambda leaf: torch.from_numpy(leaf).to(device), batch)
-    return _Given(tensors, masks, request)
+    return request, tensors, masks
 
 
 @contextmanager

@@ -226,7 +226,8 @@ def try_actor(
 
     def tried(method: str, given: tuple[Any, ...], *shapes: Any) -> Any:
         function = getattr(policy, method)
-        more = (masks,) if _needs_masks(function) else ()
+        taken = inspect.signature(function).parameters.get("action_masks")
+        more = (masks,) if taken is not None and taken.default is taken.empty else ()
         text = asked if len(given) == 1 else f"{asked} and {B} actions"
         return attempt(method, lambda: function(*given, *more), text, *shapes)
 
@@ -238,12 +239,6 @@ def try_actor(
     tried("get_logprob_and_entropy", (obs, drawn), (B,), (B,))
     if hasattr(policy, "evaluate_actions"):
         tried("evaluate_actions", (obs, drawn), (B,), (B,), (B,))
-
-
-def _needs_masks(method: Callable[..., Any]) -> bool:
-    """Whether a method has masks as a required argument."""
-    masks = inspect.signature(method).parameters.get("action_masks")
-    return masks is not None and masks.default is masks.empty
 
 
 def _try_memory(

@@ -354,30 +354,20 @@ class ReplayCollector(ReplaySteps):
             EnvError: see :meth:`step_envs`.
         """
         try:
-            return self._step(obs, actions, env_actions)
+            step = self.step_envs(env_actions)
+            rewards, lost = step["rewards"], step.get("lost")
+            bound, pack = self._clip_rewards, self.observations.pack
+            if stores := lost is None or not np.count_nonzero(lost):
+                learnt = rewards if bound is None else np.clip(rewards, -bound, bound)
+                ends = step["terminated"], step["truncated"]
+                self._push(pack(obs), actions, learnt, *ends, pack(step["final_obs"]))
+            elif self._cut is not None:
+                self._cut()
         except BaseException:
             self.begin_again()
             if self._cut is not None:
                 self._cut()
             raise
-
-    def _step(self, obs: Any, actions: Any, env_actions: Any) -> int:
-        step = self.step_envs(env_actions)
-        rewards, lost = step["rewards"], step.get("lost")
-        stores = lost is None or not np.count_nonzero(lost)
-        bound = self._clip_rewards
-        if stores:
-            pack = self.observations.pack
-            self._push(
-                pack(obs),
-                actions,
-                rewards if bound is None else np.clip(rewards, -bound, bound),
-                step["terminated"],
-                step["truncated"],
-                pack(step["final_obs"]),
-            )
-        elif self._cut is not None:
-            self._cut()
         return self.envs.n_envs if stores else 0
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from rlox.batches.rollout import RolloutBatch, Unroll, estimate_advantages, keep_envs
 from rlox.config.composition import Selection
 from rlox.envs.gymnasium import Vectorization
-from rlox.envs.preprocessing import Preprocessor, RewardScaler
+from rlox.envs.preprocessing import RewardScaler, make_preprocessor
 from rlox.envs.running import RunningEnvs, require_same_option
 from rlox.errors import EnvError
 from rlox.networks.predict import taking_masks
@@ -96,16 +96,10 @@ class RolloutCollector:
         self.device = torch.device(device)
         self.gamma = gamma
         self.gae_lambda = gae_lambda
-        self.preprocessor: Preprocessor | None = None
-        self.observation_space = self.env.observation_space
-        """Space of the policy's input from one env."""
-        if normalize_observations or frame_stack > 1:
-            self.preprocessor = Preprocessor(
-                self.env.observation_space,
-                normalize=normalize_observations,
-                frame_stack=frame_stack,
-            )
-            self.observation_space = self.preprocessor.space
+        self.preprocessor, self.observation_space = make_preprocessor(
+            self.env.observation_space, normalize_observations, frame_stack
+        )
+        """The preprocessor, if any, and the space of the policy's input from one env."""
         self.reward_scaler = RewardScaler(self.envs.n_envs, gamma) if normalize_rewards else None
         self.clip_rewards = clip_rewards
         self.seq_len = seq_len

@@ -87,7 +87,23 @@ def save(algorithm: Trainable, path: str | Path) -> None:
     before = segments_of(path)
     state = state_of(algorithm)
     with folder.locked() if RANKS or _has_segments(state) else nullcontext():
-        _write(algorithm, state, path, folder)
+        # the segments, then the file that refers to them
+        tensors: Arrays = {}
+        tree = pack(state, "", tensors, lambda buffer, name: buffer.write(folder, name))
+        manifest = {
+            "format_version": FORMAT_VERSION,
+            "versions": installed_versions(),
+            "name": algorithm.name,
+            "config": local_options(type(algorithm.config), algorithm.config.to_dict()),
+            "env_id": env_id_of(algorithm.env_source),
+            **_own_code_of(algorithm),
+            **parts_for(algorithm, path, tensors),
+            **({"in_iteration": True} if algorithm.clock.in_iteration else {}),
+            "state": tree,
+        }
+        text = json.dumps(manifest)
+        metadata = {"rlox": text, "digest": _digest(text, tensors)}
+        write_atomically(path, safetensors_bytes(tensors, metadata=metadata))
     remove_unused(folder, before - segments_of(path))
 
 
@@ -95,29 +111,6 @@ def _has_segments(state: Any) -> bool:
     if isinstance(state, Mapping):
         return any(map(_has_segments, state.values()))
     return isinstance(state, SavedBuffer)
-
-
-def _write(
-    algorithm: Trainable, state: Mapping[str, Any], path: Path, folder: SegmentFolder
-) -> None:
-    """Write the segments, then the file that refers to them."""
-    tensors: Arrays = {}
-    tree = pack(state, "", tensors, lambda buffer, name: buffer.write(folder, name))
-    manifest = {
-        "format_version": FORMAT_VERSION,
-        "versions": installed_versions(),
-        "name": algorithm.name,
-        "config": local_options(type(algorithm.config), algorithm.config.to_dict()),
-        "env_id": env_id_of(algorithm.env_source),
-        **_own_code_of(algorithm),
-        **parts_for(algorithm, path, tensors),
-        **({"in_iteration": True} if algorithm.clock.in_iteration else {}),
-        "state": tree,
-    }
-    text = json.dumps(manifest)
-    metadata = {"rlox": text, "digest": _digest(text, tensors)}
-    data = safetensors_bytes(tensors, metadata=metadata)
-    write_atomically(path, data)
 
 
 def read(path: str | Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from rlox import registry
 from rlox.batches.rollout import Unroll
 from rlox.config.composition import Selection
 from rlox.envs.make import fixed_env_count, make_vec_env
-from rlox.envs.preprocessing import Preprocessor
+from rlox.envs.preprocessing import make_preprocessor
 from rlox.envs.running import EpisodeStatistics
 from rlox.files import require_memory_for
 from rlox.rollouts.actors.pool import ActorPlan, ActorPool, Order, Weights, backend_of_actor
@@ -90,15 +90,9 @@ class ActorRollouts:
         self.n_envs = n_envs
         self._clip_rewards = clip_rewards
         self.statistics = EpisodeStatistics(n_actors * n_envs)
-        self.observation_space = self.env.observation_space
-        self.preprocessor: Preprocessor | None = None
-        if normalize_observations or frame_stack > 1:
-            self.preprocessor = Preprocessor(
-                self.env.observation_space,
-                normalize=normalize_observations,
-                frame_stack=frame_stack,
-            )
-            self.observation_space = self.preprocessor.space
+        self.preprocessor, self.observation_space = make_preprocessor(
+            self.env.observation_space, normalize_observations, frame_stack
+        )
         self.version = 0
         """Number of updates that the learner has taken."""
         self.plan: ActorPlan | None = None
