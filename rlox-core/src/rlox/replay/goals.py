@@ -14,6 +14,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
+from rlox.envs.gymnasium import make_env
 from rlox.errors import ConfigError
 from rlox.replay.buffers import GoalOptions
 from rlox.replay.codecs import ReplayObservations
@@ -102,11 +103,7 @@ def _one_env(
     if isinstance(source, gymnasium.Env):
         return source
     if isinstance(source, str) or callable(source):
-        made = (
-            gymnasium.make(source, **env_kwargs)
-            if isinstance(source, str)
-            else source(**env_kwargs)
-        )
+        made = make_env(source, env_kwargs)
         resources.callback(made.close)
         return made
     envs = getattr(source, "envs", None)

@@ -199,12 +199,6 @@ def measured_phases(algorithm: Algorithm) -> dict[str, dict[str, float]]:
     return {}
 
 
-def remove_latest(path: Path, algorithm: Algorithm) -> None:
-    """Delete the checkpoint of :class:`LatestCheckpoint`, since a newer one exists."""
-    if path.is_file():
-        algorithm.remove_checkpoint(path)
-
-
 def await_record() -> None:
     """Wait until rank 0 has recorded an interruption; rank 0 calls this afterwards.
 

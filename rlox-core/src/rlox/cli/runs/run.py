@@ -22,7 +22,6 @@ from rlox.cli.runs.callbacks import (
     ProgressLines,
     await_record,
     measured_phases,
-    remove_latest,
     train_beside,
 )
 from rlox.cli.runs.folder import (
@@ -117,7 +116,7 @@ class Session:
         if self.interruption.signal is not None:
             path = folder.checkpoint("interrupted")
             algorithm.save(path)
-            remove_latest(folder.checkpoint("latest"), algorithm)
+            algorithm.remove_checkpoint(folder.checkpoint("latest"))
             folder.end("interrupted", **clock.progress())
             self._complain(
                 f"interrupted at {clock.steps:,} {clock.unit_text}; saved {path}; "
@@ -127,7 +126,7 @@ class Session:
             return self.interruption.exit_code
         # before the evaluation, which may fail or be interrupted
         algorithm.save(folder.checkpoint("final"))
-        remove_latest(folder.checkpoint("latest"), algorithm)
+        algorithm.remove_checkpoint(folder.checkpoint("latest"))
         self.interruption.learnt = True
         evaluated = self._evaluate(algorithm)
         folder.end("finished", **clock.progress(), **evaluated)

@@ -27,7 +27,7 @@ from typing import Any, SupportsIndex, cast
 import numpy as np
 import numpy.typing as npt
 
-from rlox.kernels.reference.arrays import Array, Rollout, in_range, shaped, size, write
+from rlox.kernels.reference.arrays import Array, Rollout, in_range, real, shaped, size, write
 
 Pair = tuple[Array, Array]
 
@@ -35,9 +35,7 @@ Pair = tuple[Array, Array]
 def _vector(
     name: str, values: npt.ArrayLike, dtype: type[np.floating[Any]], length: int | None
 ) -> Array:
-    raw = np.asarray(values)
-    if raw.dtype.kind not in "biuf":
-        raise TypeError(f"{name} must be real numbers, got dtype {raw.dtype}")
+    raw = real(name, values)
     if raw.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got shape {raw.shape}")
     if length is not None and len(raw) != length:
