@@ -47,17 +47,10 @@ def kind_of(spec: Any) -> Any:
 
 
 def require_rows(value: Any, spec: TensorSpec, n: int, name: str, device: torch.device) -> None:
-    """Check shape, dtype, device and finiteness of ``n`` rows.
-
-    Args:
-        value: a tensor or TensorDict.
-        spec: one row's.
-        n: number of rows.
-        name: the returning method, for the error.
-        device: expected device.
+    """Check ``n`` rows, a tensor or TensorDict, against the spec of one row and a device.
 
     Raises:
-        ValueError: the value does not fit.
+        ValueError: they do not fit, or are not finite; the text begins with ``name``.
     """
     if isinstance(spec, Composite):
         for key in spec.keys():  # noqa: SIM118
@@ -67,12 +60,12 @@ def require_rows(value: Any, spec: TensorSpec, n: int, name: str, device: torch.
         return
     if not isinstance(value, torch.Tensor):
         raise ValueError(f"{name} must return a tensor, got {type(value).__name__}")
-    expected = torch.Size([n, *spec.shape])
-    if value.shape != expected:
-        raise ValueError(f"{name} must have shape {tuple(expected)}, got {tuple(value.shape)}")
-    if value.dtype != spec.dtype:
-        raise ValueError(f"{name} must be {spec.dtype}, got {value.dtype}")
-    if value.device.type != device.type:
-        raise ValueError(f"{name} must be on {device}, got {value.device}")
+    for what, found, expected in (
+        ("have shape", tuple(value.shape), (n, *spec.shape)),
+        ("be", value.dtype, spec.dtype),
+        ("be on", value.device.type, device.type),
+    ):
+        if found != expected:
+            raise ValueError(f"{name} must {what} {expected}, got {found}")
     if value.is_floating_point() and not value.isfinite().all():
         raise ValueError(f"{name} must be finite, got NaN or infinity")

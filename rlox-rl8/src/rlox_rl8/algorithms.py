@@ -29,14 +29,15 @@ from rlox_rl8.data import (
 )
 from rlox_rl8.distributions import Distribution
 from rlox_rl8.ends import begin_episodes
-from rlox_rl8.engine import GenericAlgorithmBase, arrays_of, copy_arrays
+from rlox_rl8.engine import ONLY_VALUES, GenericAlgorithmBase, arrays_of, copy_arrays
 from rlox_rl8.env import EnvFactory
 from rlox_rl8.models import Model, ModelFactory, RecurrentModel, RecurrentModelFactory
 from rlox_rl8.policies import Policy, RecurrentPolicy
 
-ONLY_VALUES: dict[str, Any] = {"return_actions": False, "return_values": True}
-
 Schedule = list[tuple[int, float]]
+
+LEARNT = ("actions", "logp", "advantages", "returns")
+"""Entries of the buffer that the losses read."""
 
 
 @dataclass
@@ -140,29 +141,19 @@ class Algorithm(GenericAlgorithmBase[AlgorithmHparams, AlgorithmState, Policy]):
         self._observed = [observed[:, : t + 1] for t in range(self.hparams.horizon + 1)]
 
     def _value(self, final: TensorDict, envs: Tensor) -> Tensor:
-        values: Tensor = self.policy.sample(final, **ONLY_VALUES)["values"]
-        return values
+        return self.policy.sample(final, **ONLY_VALUES)["values"]  # type: ignore[no-any-return]
 
-    def _act(self, t: int, deterministic: bool, *, last: bool = False) -> TensorDict:
-        return self.policy.sample(
-            self._observed[t],
-            deterministic=deterministic,
-            return_actions=not last,
-            return_logp=not last,
-            return_values=True,
-        )
+    def _act(self, t: int, **options: Any) -> TensorDict:
+        return self.policy.sample(self._observed[t], **options)
 
     def _samples(self) -> TensorDict:
         past = self.buffer[:, :-1]
-        views = self.policy.model.apply_view_requirements(past, kind="all")
-        kept = past.select("actions", "logp", "advantages", "returns").reshape(-1)
-        kept["views"] = views
+        kept = past.select(*LEARNT).reshape(-1)
+        kept["views"] = self.policy.model.apply_view_requirements(past, kind="all")
         return kept
 
     def _forward(self, samples: TensorDict) -> TensorDict:
-        return self.policy.sample(
-            samples, kind="all", requires_grad=True, return_actions=False, return_values=True
-        )
+        return self.policy.sample(samples, kind="all", requires_grad=True, **ONLY_VALUES)
 
 
 class RecurrentAlgorithm(
@@ -170,12 +161,7 @@ class RecurrentAlgorithm(
 ):
     """Recurrent PPO: gradients go back ``seq_len`` steps, to states stored while collecting.
 
-    Args:
-        env_cls: a subclass of :class:`rlox_rl8.Env`.
-        config: all other arguments; ``None``: the defaults.
-
-    Raises:
-        ValueError: a number is out of range.
+    The arguments are those of :class:`Algorithm`.
     """
 
     def __init__(
@@ -202,8 +188,8 @@ class RecurrentAlgorithm(
 
     def _value(self, final: TensorDict, envs: Tensor) -> Tensor:
         # until the next step, the states still belong to the cut episode
-        values: Tensor = self.policy.sample(final, self._now[envs], **ONLY_VALUES)[0]["values"]
-        return values
+        out = self.policy.sample(final, self._now[envs], **ONLY_VALUES)[0]
+        return out["values"]  # type: ignore[no-any-return]
 
     def _begin(self, resets: bool) -> tuple[int, ...]:
         hparams, done = self.hparams, self.state.seqs
@@ -232,25 +218,18 @@ class RecurrentAlgorithm(
         if t % hparams.seq_len == 0:
             self._starts[t // hparams.seq_len] = self._now
 
-    def _act(self, t: int, deterministic: bool, *, last: bool = False) -> TensorDict:
+    def _act(self, t: int, **options: Any) -> TensorDict:
         observed = self._observed[t]
         if self.policy.model.sees_past:
             observed = self.policy.latest(observed)
-        out, states = self.policy.sample(
-            observed,
-            self._now,
-            deterministic=deterministic,
-            return_actions=not last,
-            return_logp=not last,
-            return_values=True,
-        )
-        if not last:
+        out, states = self.policy.sample(observed, self._now, **options)
+        if t < self.hparams.horizon:
             self._now = states
         return out
 
     def _samples(self) -> TensorDict:
         hparams = self.hparams
-        past = self.buffer[:, :-1].select("obs", "actions", "logp", "advantages", "returns")
+        past = self.buffer[:, :-1].select("obs", *LEARNT)
         if self.policy.model.sees_past:  # windows reach back before the start of a sequence
             past["views"] = self.policy.views(past)
         if self.ends is not None:
@@ -259,19 +238,13 @@ class RecurrentAlgorithm(
             past["begins"][:, 0] = False  # the stored states account for these already
         rows = past.reshape(-1, hparams.seq_len)
         # store one state per sequence, and look it up by the sequence's number
-        rows["sequence"] = torch.arange(len(rows), device=hparams.device)[:, None].expand(
-            -1, hparams.seq_len
-        )
+        numbers = torch.arange(len(rows), device=hparams.device)[:, None]
+        rows["sequence"] = numbers.expand(-1, hparams.seq_len)
         self._flat_starts = self._starts.transpose(0, 1).reshape(-1)
         return rows
 
-    def first_states(self, samples: TensorDict) -> TensorDict:
-        """Return the stored states (n) before sequences (n, L)."""
-        found: TensorDict = self._flat_starts[samples["sequence"][:, 0]]
-        return found
-
     def _forward(self, samples: TensorDict) -> TensorDict:
-        states = self.first_states(samples)
+        states = self._flat_starts[samples["sequence"][:, 0]]
         options: Any = {"requires_grad": True, **ONLY_VALUES}
         if self.ends is None:
             return self.policy.sample(samples, states, **options)[0]

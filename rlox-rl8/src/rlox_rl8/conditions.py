@@ -10,50 +10,40 @@ Condition = Callable[[Mapping[str, Any]], bool]
 
 
 class And:
-    """Conjunction of conditions; each is called at every step.
-
-    Args:
-        conditions: at least one.
-    """
+    """Conjunction of conditions; each is called at every step."""
 
     def __init__(self, conditions: Sequence[Condition], /) -> None:
         self.conditions = conditions
 
     def __call__(self, stats: Mapping[str, Any], /) -> bool:
-        """Return whether all hold."""
+        """Return whether to stop."""
         return all([condition(stats) for condition in self.conditions])  # noqa: C419  # each counts
 
 
 class HitsLowerBound:
-    """A statistic is at most a bound."""
+    """The statistic ``key`` is at most ``lower_bound``."""
 
     def __init__(self, key: str, lower_bound: float, /) -> None:
         self.key, self.lower_bound = key, lower_bound
 
     def __call__(self, stats: Mapping[str, Any], /) -> bool:
-        """Return whether the bound is reached."""
+        """Return whether to stop."""
         return bool(stats[self.key] <= self.lower_bound)
 
 
 class HitsUpperBound:
-    """A statistic is at least a bound."""
+    """The statistic ``key`` is at least ``upper_bound``."""
 
     def __init__(self, key: str, upper_bound: float, /) -> None:
         self.key, self.upper_bound = key, upper_bound
 
     def __call__(self, stats: Mapping[str, Any], /) -> bool:
-        """Return whether the bound is reached."""
+        """Return whether to stop."""
         return bool(stats[self.key] >= self.upper_bound)
 
 
 class Plateaus:
-    """A statistic stays within a relative tolerance of its last value, ``patience`` steps in a row.
-
-    Args:
-        key: the statistic's name.
-        patience: steps in a row.
-        rtol: relative tolerance.
-    """
+    """The statistic ``key`` changes by at most ``rtol`` of itself, ``patience`` steps in a row."""
 
     def __init__(self, key: str, /, *, patience: int = 5, rtol: float = 1e-3) -> None:
         self.key, self.patience, self.rtol = key, patience, rtol
@@ -61,7 +51,7 @@ class Plateaus:
         self.old: float | None = None
 
     def __call__(self, stats: Mapping[str, Any], /) -> bool:
-        """Return whether patience has run out."""
+        """Return whether to stop."""
         new, old = float(stats[self.key]), self.old
         near = old is not None and abs(new - old) <= self.rtol * abs(old)
         self.losses = self.losses + 1 if near else 0
@@ -70,12 +60,7 @@ class Plateaus:
 
 
 class StopsDecreasing:
-    """A statistic has not fallen below its least value for ``patience`` steps.
-
-    Args:
-        key: the statistic's name.
-        patience: steps in a row.
-    """
+    """The statistic ``key`` has not fallen below its least value for ``patience`` steps."""
 
     sign = 1.0
 
@@ -85,7 +70,7 @@ class StopsDecreasing:
         self.best = float("inf")
 
     def __call__(self, stats: Mapping[str, Any], /) -> bool:
-        """Return whether patience has run out."""
+        """Return whether to stop."""
         new = self.sign * float(stats[self.key])
         self.losses = self.losses + 1 if new >= self.best else 0
         self.best = min(self.best, new)
@@ -93,6 +78,6 @@ class StopsDecreasing:
 
 
 class StopsIncreasing(StopsDecreasing):
-    """A statistic has not risen above its greatest value for ``patience`` steps."""
+    """The statistic ``key`` has not risen above its greatest value for ``patience`` steps."""
 
     sign = -1.0

@@ -14,12 +14,7 @@ from rlox_rl8 import _specs as specs
 
 
 class Distribution(ABC):
-    """A distribution of actions.
-
-    Args:
-        features: the model's output, a TensorDict of N rows.
-        model: the model, if the distribution needs it.
-    """
+    """A distribution of actions, from a model's features of N rows and the model, if needed."""
 
     def __init__(self, features: TensorDict, model: nn.Module | None = None, /) -> None:
         self.features = features
@@ -76,8 +71,7 @@ class TorchDistributionWrapper(Distribution):
 
     def deterministic_sample(self) -> Tensor:
         """Return the mode."""
-        mode: Tensor = self.dist.mode
-        return mode
+        return self.dist.mode
 
     def sample(self) -> Tensor:
         """Return a sample."""
@@ -95,8 +89,8 @@ class TorchDistributionWrapper(Distribution):
 class Categorical(TorchDistributionWrapper):
     """Discrete actions from ``logits`` (N, A, n).
 
-    It draws like torch's distribution, from the same random numbers, without torch's checks of
-    the probabilities, which take longer than a small model.
+    It draws like torch's, from the same numbers, without its checks, which take longer than a
+    small model.
     """
 
     def __init__(self, features: TensorDict, model: nn.Module | None = None, /) -> None:
@@ -135,13 +129,8 @@ class MultiCategorical(Distribution):
 
     def __init__(self, features: TensorDict, model: nn.Module | None = None, /) -> None:
         super().__init__(features, model)
-        spec = self._action_spec()
-        logits: Tensor = features["logits"]
-        parts = torch.split(logits, spec.nvec.tolist(), -1)
-        rows = len(logits)
-        self._parts = [
-            Categorical(TensorDict({"logits": part[:, None]}, batch_size=[rows])) for part in parts
-        ]
+        parts = torch.split(features["logits"][:, None], self._action_spec().nvec.tolist(), -1)
+        self._parts = [Categorical(TensorDict({"logits": part}, features.shape)) for part in parts]
 
     def deterministic_sample(self) -> Tensor:
         """Return the mode (N, A)."""
@@ -153,8 +142,7 @@ class MultiCategorical(Distribution):
 
     def logp(self, samples: Tensor) -> Tensor:
         """Return log-probabilities (N, 1)."""
-        columns = torch.split(samples, 1, -1)
-        pairs = zip(self._parts, columns, strict=True)
+        pairs = zip(self._parts, torch.split(samples, 1, -1), strict=True)
         return torch.cat([part.logp(column) for part, column in pairs], -1).sum(-1, keepdim=True)
 
     def entropy(self) -> Tensor:
@@ -171,8 +159,7 @@ class Bernoulli(TorchDistributionWrapper):
 
     def deterministic_sample(self) -> Tensor:
         """Return the mode; 0 where both values are equally probable."""
-        logits: Tensor = self.features["logits"]
-        return (logits > 0).to(torch.int8)
+        return torch.gt(self.features["logits"], 0).to(torch.int8)
 
     def sample(self) -> Tensor:
         """Return a sample."""
@@ -183,7 +170,7 @@ class Bernoulli(TorchDistributionWrapper):
         return super().logp(samples.to(self.features["logits"].dtype))
 
 
-class BoundedBeta(Distribution):
+class BoundedBeta(TorchDistributionWrapper):
     """Bounded numbers, from ``alpha`` and ``beta`` above 1, both (N, A).
 
     The model's ``action_spec`` is a ``Bounded``, which holds the bounds.
@@ -196,32 +183,28 @@ class BoundedBeta(Distribution):
     def __init__(self, features: TensorDict, model: nn.Module | None = None, /) -> None:
         super().__init__(features, model)
         spec = self._action_spec()
-        self._low, self._range = spec.low, spec.high - spec.low
-        self.dist: Any = torch.distributions.Beta(
-            features["alpha"], features["beta"], validate_args=False
-        )
+        self._low: Tensor = spec.low
+        self._range: Tensor = spec.high - spec.low
+        shape = features["alpha"], features["beta"]
+        self.dist = torch.distributions.Beta(*shape, validate_args=False)
 
     def deterministic_sample(self) -> Tensor:
         """Return the mode."""
-        mode: Tensor = self._low + self._range * self.dist.mode
-        return mode
+        return self._low + self._range * super().deterministic_sample()
 
     def sample(self) -> Tensor:
         """Return a sample."""
-        sample: Tensor = self._low + self._range * self.dist.sample()
-        return sample
+        return self._low + self._range * super().sample()
 
     def logp(self, samples: Tensor) -> Tensor:
         """Return log-densities (N, 1)."""
         eps = torch.finfo(samples.dtype).eps
         inside = ((samples - self._low) / self._range).clamp(eps, 1 - eps)
-        logp: Tensor = self.dist.log_prob(inside) - self._range.log()
-        return logp.sum(-1, keepdim=True)
+        return (self.dist.log_prob(inside) - self._range.log()).sum(-1, keepdim=True)
 
     def entropy(self) -> Tensor:
         """Return entropies (N, 1) in nats."""
-        entropy: Tensor = self.dist.entropy() + self._range.log()
-        return entropy.sum(-1, keepdim=True)
+        return (self.dist.entropy() + self._range.log()).sum(-1, keepdim=True)
 
 
 class Normal(TorchDistributionWrapper):
@@ -258,8 +241,8 @@ class SquashedNormal(Normal):
         """Return log-probabilities (N, 1)."""
         eps = torch.finfo(samples.dtype).eps
         raw = samples.clamp(-1 + eps, 1 - eps).atanh()
-        logp: Tensor = self.dist.log_prob(raw).clamp(-100, 100)
-        return (logp.sum(-1, keepdim=True)) - (1 - samples**2 + eps).log().sum(-1, keepdim=True)
+        logp = self.dist.log_prob(raw).clamp(-100, 100).sum(-1, keepdim=True)
+        return logp - (1 - samples**2 + eps).log().sum(-1, keepdim=True)
 
     def entropy(self) -> Tensor:
         """Raise, because there is no closed form."""

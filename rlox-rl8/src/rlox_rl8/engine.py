@@ -53,9 +53,11 @@ PolicyT = TypeVar("PolicyT", bound=GenericPolicyBase)
 MEMBERS = ("num_envs", "device", "observation_spec", "action_spec", "episodes_end", "reset", "step")
 """Members of a :class:`rlox_rl8.env.Env`."""
 
-COLLECTED = [f"{name}/{kind}" for name in ("returns", "rewards")
-             for kind in ("min", "max", "mean", "std")]  # fmt: skip
+COLLECTED = [key for key in CollectStats.__annotations__ if key.startswith(("returns", "rewards"))]
 """Statistics of a horizon that its program computes."""
+
+SAMPLED: dict[str, Any] = {"return_logp": True, "return_values": True}
+ONLY_VALUES: dict[str, Any] = {"return_actions": False, "return_values": True}
 
 REMEDY = "take fewer envs or a shorter horizon"
 
@@ -76,13 +78,6 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
     A horizon and all gradient steps are two programs (:class:`rlox.nn.programs.Program`); the host
     reads one tensor after each. Callbacks hear of the steps of a captured program after it.
     Subclasses supply the differences between feed-forward and recurrent policies.
-
-    Args:
-        env_cls: see :class:`rlox_rl8.Algorithm`.
-        config: see there.
-        state: counters.
-        hparams_cls: class of the hyperparameters.
-        policy_cls: class of the policy.
     """
 
     env: Env
@@ -179,19 +174,15 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         self._has_entropy = False
         self._taken = 0
         """Optimiser steps of the last :meth:`step`."""
-        self._make_programs()
-
-    def _make_programs(self) -> None:
-        hparams, groups = self.hparams, self.optimizer.param_groups
-        on_gpu = hparams.device_type == "cuda"
-        asks = self.grad_scaler.is_enabled() or hparams.target_kl_div is not None
+        groups, on_gpu = self.optimizer.param_groups, self.hparams.device_type == "cuda"
+        asks = self.grad_scaler.is_enabled() or self.hparams.target_kl_div is not None
         asks |= not getattr(self.policy.model, "capturable", True)
         captures = on_gpu and not asks and "capturable" in groups[0]
         self._learn = Program(self._take_steps, captures=captures)
         if captures:
             for group in groups:
                 group["capturable"] = True
-        self._rates = [torch.zeros((), device=hparams.device) for _ in groups]
+        self._rates = [empty(()) for _ in groups]
         self._captures = on_gpu and getattr(self.env, "capturable", False) and self.ends is None
         self._collects: dict[Any, Program] = {}
         """By the arguments of :meth:`_unroll`."""
@@ -226,8 +217,8 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         """Prepare step ``t`` of a horizon."""
 
     @abstractmethod
-    def _act(self, t: int, deterministic: bool, *, last: bool = False) -> TensorDict:
-        """Return actions, logp and values at step ``t``; only values at the ``last``."""
+    def _act(self, t: int, **options: Any) -> TensorDict:
+        """Return the policy's outputs at step ``t``, by the options of its ``sample``."""
 
     @abstractmethod
     def _samples(self) -> TensorDict:
@@ -247,10 +238,6 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         used = 100 * (total - free) / total
         return {"memory/free": free, "memory/total": total, "memory/percent": used}
 
-    def _resets_now(self) -> bool:
-        every, done = self.hparams.horizons_per_env_reset, self.state.horizons
-        return not self._whole or (done == 0 if every < 0 else done % every == 0)
-
     def collect(
         self, *, env_config: dict[str, Any] | None = None, deterministic: bool = False
     ) -> CollectStats:
@@ -263,24 +250,21 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         Raises:
             ValueError: observations or rewards are not finite, or have a wrong shape.
         """
-        with self.random(), self.policy.mode(False):
-            return self._collect(env_config, deterministic)
-
-    def _collect(self, env_config: dict[str, Any] | None, deterministic: bool) -> CollectStats:
         started = time.perf_counter()
         hparams, store = self.hparams, self._storage
-        resets = self._resets_now()
-        store["obs"][0] = self.env.reset(config=env_config) if resets else store["obs"][-1]
-        if hparams.normalize_rewards:
-            carried = store["reversed_discounted_returns"]
-            carried[0] = 0.0 if resets else self._begun(carried[-1], hparams.horizon - 1)
-        self._whole = False
-        self.state.buffered = False
-        how = (deterministic, self._begin(resets))
-        if how not in self._collects:
-            program = Program(partial(self._unroll, *how), captures=self._captures)
-            self._collects[how] = program
-        self._collects[how]()
+        every, done = hparams.horizons_per_env_reset, self.state.horizons
+        resets = not self._whole or (done == 0 if every < 0 else done % every == 0)
+        with self.random(), self.policy.mode(False):
+            store["obs"][0] = self.env.reset(config=env_config) if resets else store["obs"][-1]
+            if hparams.normalize_rewards:
+                carried = store["reversed_discounted_returns"]
+                carried[0] = 0.0 if resets else self._begun(carried[-1], hparams.horizon - 1)
+            self._whole = self.state.buffered = False
+            how = (deterministic, self._begin(resets))
+            if how not in self._collects:
+                program = Program(partial(self._unroll, *how), captures=self._captures)
+                self._collects[how] = program
+            self._collects[how]()
         stats = self._statistics(resets)
         self._whole = True
         if self.ends is not None:
@@ -303,7 +287,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         carried = store.get("reversed_discounted_returns", None)
         for t in range(hparams.horizon):
             self._before_step(t, resets_at)
-            sampled = self._act(t, deterministic)
+            sampled = self._act(t, deterministic=deterministic, **SAMPLED)
             for key in ("actions", "logp", "values"):
                 store[key][t] = sampled[key]
             out = self.step_envs(self.env, sampled["actions"])
@@ -316,7 +300,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
                 self.ends.store(t, out)
             if self.hooks is not None and not self._captures:
                 self.hooks.env_step(hparams.num_envs)
-        store["values"][-1] = self._act(hparams.horizon, deterministic, last=True)["values"]
+        store["values"][-1] = self._act(hparams.horizon, **ONLY_VALUES)["values"]
         found = []
         for x in (rewards[:-1].sum(0), rewards[:-1]):
             found += [x.min(), x.max(), x.mean(), deviation(x)]
@@ -347,10 +331,6 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             raise RuntimeError(
                 f"{type(self).__name__} is not buffered. Call `collect` once prior to `step`."
             )
-        with self.random():
-            return self._step()
-
-    def _step(self) -> StepStats:
         started = time.perf_counter()
         hparams, store, coeff = self.hparams, self._storage, self.entropy_scheduler.coeff
         self._scale.fill_(self.state.reward_scale)
@@ -362,7 +342,8 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
                 if group["lr"] is not rate:  # a scheduler writes numbers
                     group["lr"] = rate.fill_(group["lr"])
-        self._learn()
+        with self.random():
+            self._learn()
         stats: Any = {"coefficients/entropy": coeff, "coefficients/vf": hparams.vf_coeff}
         stats |= zip(TERMS, self._terms.tolist(), strict=True)
         if hparams.normalize_rewards and self.ends is None:
@@ -424,14 +405,10 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
             yield from (samples[rows] for rows in torch.split(order, hparams.sgd_minibatch_size))
 
     def _add_gradient(self, minibatch: TensorDict, accumulated: int) -> dict[str, Tensor]:
-        """Add the gradient of a minibatch and return its terms, or stop first if the KL is high.
-
-        Args:
-            minibatch: (N, ...) samples.
-            accumulated: number of minibatches of one gradient step.
+        """Add the gradient of one of the ``accumulated`` minibatches (N, ...) of a gradient step.
 
         Returns:
-            Means by the names of :data:`TERMS`, and ``stopped`` if no gradient was added.
+            Means by the names of :data:`TERMS`, and ``stopped`` if the divergence was too high.
         """
         if self.fast is not None and self.fast.learns():
             terms = self.fast.add_gradient(minibatch, 1 / accumulated)
@@ -475,7 +452,7 @@ class GenericAlgorithmBase(ABC, Generic[HparamsT, StateT, PolicyT]):
         require_rows(first, spec, n, f"{name}.reset", device)
         self._storage["obs"][0] = first
         self._before_step(0, ())
-        sampled = self._act(0, False)
+        sampled = self._act(0, **SAMPLED)
         for key in ("actions", "logp", "values"):
             called = f"{type(self.policy).__name__}.sample {key}"
             require_rows(sampled[key], specs[key], n, called, device)
@@ -551,8 +528,8 @@ def arrays_of(data: TensorDict) -> dict[str, Any]:
     return {k: v.detach().cpu().numpy().copy() for k, v in data.flatten_keys("/").items()}
 
 
-def copy_arrays(saved: Mapping[str, Any], into: TensorDict) -> TensorDict:
-    """Copy the result of :func:`arrays_of` into a TensorDict, and return it.
+def copy_arrays(saved: Mapping[str, Any], into: TensorDict) -> None:
+    """Copy the result of :func:`arrays_of` into a TensorDict.
 
     Raises:
         CheckpointError: an array has another shape.
@@ -564,7 +541,6 @@ def copy_arrays(saved: Mapping[str, Any], into: TensorDict) -> TensorDict:
                 f"'{key}' has shape {tuple(found.shape)}, expected {tuple(target.shape)}"
             )
         target.copy_(found)
-    return into
 
 
 def _require_members(env: Any) -> None:

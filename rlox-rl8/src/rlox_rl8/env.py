@@ -59,16 +59,13 @@ class Env(ABC):
             bound = getattr(self, f"max_{name}")
             if bound is not None and value is not None and value > bound:
                 raise ValueError(f"{type(self).__name__}'s {name} must be <= {bound}, got {value}")
-        self.num_envs = num_envs
-        self.horizon = horizon
-        self.device = device
+        self.num_envs, self.horizon, self.device = num_envs, horizon, device
 
     @abstractmethod
     def reset(self, *, config: dict[str, Any] | None = None) -> Tensor | TensorDict:
         """Reset all copies and return their observations (B, ...).
 
-        Args:
-            config: options of this reset, such as the ranges of randomised physics.
+        ``config`` holds options of this reset, such as the ranges of randomised physics.
         """
 
     @abstractmethod

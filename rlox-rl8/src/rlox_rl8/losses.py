@@ -42,7 +42,7 @@ def estimate_advantages(
     observation; in either case A_{t+1} is left out.
 
     Args:
-        rewards: (T, ...) time-major, not modified.
+        rewards: (T, ...), not modified.
         values: (T + 1, ...).
         gamma: γ.
         gae_lambda: λ.

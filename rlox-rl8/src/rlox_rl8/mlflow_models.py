@@ -77,10 +77,7 @@ class MLflowPolicyModel(_SavedPolicy):
     def predict(self, context: Any, model_input: Any, params: dict[str, Any] | None = None) -> Any:
         """Return a data frame of B·T rows: ``actions``, ``logp`` and ``values``.
 
-        Args:
-            context: MLflow's, unused.
-            model_input: ``obs``, arrays (B, T, ...) nested like the observations.
-            params: unused.
+        ``obs`` are arrays nested like the observations; MLflow's other arguments are unused.
         """
         out = self.policy.sample(
             self._batch(model_input["obs"]), kind="all", deterministic=True, return_logp=True,
@@ -97,11 +94,7 @@ class MLflowRecurrentPolicyModel(_SavedPolicy):
     def predict(self, context: Any, model_input: Any, params: dict[str, Any] | None = None) -> Any:
         """Return two data frames: the one of a feed-forward policy, and B rows of states.
 
-        Args:
-            context: MLflow's, unused.
-            model_input: ``obs``, arrays (B, T, ...); and ``states``, arrays (B, ...) by name from
-                the previous call, or none at the beginning.
-            params: unused.
+        ``states`` are arrays (B, ...) by name from the previous call, or none at the beginning.
         """
         batch, states = self._batch(model_input["obs"]), model_input.get("states")
         if states is not None:

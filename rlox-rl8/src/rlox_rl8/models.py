@@ -28,13 +28,7 @@ ActionSpecT = TypeVar("ActionSpecT", bound=TensorSpec)
 
 
 class GenericModelBase(Module[P, T]):
-    """Base of both kinds.
-
-    Args:
-        observation_spec: spec of one env.
-        action_spec: spec of one env.
-        config: options of a subclass.
-    """
+    """Base of both kinds; specs are those of one env, and ``config`` is for a subclass."""
 
     def __init__(
         self, observation_spec: TensorSpec, action_spec: TensorSpec, /, **config: Any
@@ -79,8 +73,8 @@ class GenericModelBase(Module[P, T]):
     @property
     def device(self) -> torch.device:
         """Device of the parameters, or of the observations' spec if there are none."""
-        found = next(self.parameters(), None)
-        return torch.device(self.observation_spec.device) if found is None else found.device
+        first = next(self.parameters(), self.observation_spec)
+        return torch.device(first.device)
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """Move parameters and specs, and return this model."""
@@ -118,8 +112,7 @@ class Model(GenericModelBase[[TensorDict], TensorDict]):
         Raises:
             TypeError: there is none; pass ``model_cls=``.
         """
-        default: type[Model] = default_models(observation_spec, action_spec)[0]
-        return default
+        return default_models(observation_spec, action_spec)[0]
 
 
 class RecurrentModel(GenericModelBase[[TensorDict, TensorDict], tuple[TensorDict, TensorDict]]):
@@ -136,16 +129,14 @@ class RecurrentModel(GenericModelBase[[TensorDict, TensorDict], tuple[TensorDict
 
     def init_states(self, n: int, /) -> TensorDict:
         """Return the initial states of n sequences; 0 unless overridden."""
-        states: TensorDict = self.state_spec.expand(n, *self.state_spec.shape).zero()
-        return states
+        return self.state_spec.expand(n, *self.state_spec.shape).zero()
 
     @staticmethod
     def default_model_cls(
         observation_spec: TensorSpec, action_spec: TensorSpec, /
     ) -> type[RecurrentModel]:
         """Return the default class; see :meth:`Model.default_model_cls`."""
-        default: type[RecurrentModel] = default_models(observation_spec, action_spec)[1]
-        return default
+        return default_models(observation_spec, action_spec)[1]
 
 
 class GenericModel(Model, Generic[ObservationSpecT, ActionSpecT]):
@@ -223,12 +214,10 @@ class _Encoder(nn.Module):
 
     def forward(self, obs: Any) -> Tensor:
         if self.encoder is None:
-            vector: Tensor = obs
-            return vector
+            return obs  # type: ignore[no-any-return]
         if isinstance(obs, TensorDict):
             obs = split(self._space, obs.to_dict())
-        features: Tensor = self.encoder(obs)
-        return features
+        return self.encoder(obs)  # type: ignore[no-any-return]
 
 
 class _Head(nn.Module):
@@ -284,9 +273,8 @@ class _Perceptrons(Model):
         activation_fn: str = "relu",
         bias: bool = True,
     ) -> None:
-        super().__init__(
-            observation_spec, action_spec, hiddens=hiddens, activation_fn=activation_fn, bias=bias
-        )
+        config = {"hiddens": hiddens, "activation_fn": activation_fn, "bias": bias}
+        super().__init__(observation_spec, action_spec, **config)
         self.encoder, width = _Encoder(observation_spec), hiddens[-1]
         perceptron = partial(_perceptron, self.encoder.size, hiddens, activation_fn, bias)
         self.latents = perceptron()
@@ -297,14 +285,12 @@ class _Perceptrons(Model):
     def forward(self, batch: TensorDict, /) -> TensorDict:
         """Return features of actions."""
         self._seen = self.encoder(batch["obs"])
-        out: TensorDict = self.head(self.latents(self._seen))
-        return out
+        return self.head(self.latents(self._seen))
 
     def value_function(self) -> Tensor:
         """Return the values (N, 1) of the last observations."""
         assert self._seen is not None, "forward() comes first"
-        values: Tensor = self.vf(self._seen)
-        return values
+        return self.vf(self._seen)  # type: ignore[no-any-return]
 
 
 class DefaultDiscreteModel(_Perceptrons):
@@ -318,14 +304,9 @@ class DefaultDiscreteModel(_Perceptrons):
 
 
 class DefaultContinuousModel(_Perceptrons):
-    """Perceptrons for continuous actions.
+    """:class:`DefaultDiscreteModel` for continuous actions.
 
     Unbounded ones are normal, with deviations in [1/e, e]; bounded ones have a beta distribution.
-
-    Args:
-        hiddens: widths.
-        activation_fn: see :func:`rlox_rl8.nn.get_activation`.
-        bias: whether layers have one.
     """
 
 
@@ -340,19 +321,12 @@ class _LSTM(RecurrentModel):
         num_layers: int = 1,
         bias: bool = True,
     ) -> None:
-        super().__init__(
-            observation_spec, action_spec, hidden_size=hidden_size, num_layers=num_layers, bias=bias
-        )
-        device = observation_spec.device
-        shape = torch.Size([num_layers, hidden_size])
-        self.state_spec = specs.Composite(
-            hidden_states=specs.Unbounded(shape, device=device),
-            cell_states=specs.Unbounded(shape, device=device),
-        )
+        config = {"hidden_size": hidden_size, "num_layers": num_layers, "bias": bias}
+        super().__init__(observation_spec, action_spec, **config)
+        one = specs.Unbounded(torch.Size([num_layers, hidden_size]), device=observation_spec.device)
+        self.state_spec = specs.Composite(hidden_states=one, cell_states=one.clone())
         self.encoder = _Encoder(observation_spec)
-        self.lstm = nn.LSTM(
-            self.encoder.size, hidden_size, num_layers=num_layers, bias=bias, batch_first=True
-        )
+        self.lstm = nn.LSTM(self.encoder.size, batch_first=True, **config)
         self.head = _Head(hidden_size, action_spec, bias)
         self.vf = nn.Linear(hidden_size, 1)
         self._latents: Tensor | None = None
@@ -376,8 +350,7 @@ class _LSTM(RecurrentModel):
     def value_function(self) -> Tensor:
         """Return the values (B·T, 1)."""
         assert self._latents is not None, "forward() comes first"
-        values: Tensor = self.vf(self._latents)
-        return values
+        return self.vf(self._latents)  # type: ignore[no-any-return]
 
 
 def _has_half_lstm() -> bool:
@@ -396,13 +369,7 @@ class DefaultDiscreteRecurrentModel(_LSTM):
 
 
 class DefaultContinuousRecurrentModel(_LSTM):
-    """An LSTM for continuous actions; policy and value share it.
-
-    Args:
-        hidden_size: units.
-        num_layers: layers.
-        bias: whether layers have one.
-    """
+    """:class:`DefaultDiscreteRecurrentModel` for continuous actions."""
 
 
 PERCEPTRONS = (DefaultDiscreteModel, DefaultContinuousModel)

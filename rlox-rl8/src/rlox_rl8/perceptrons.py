@@ -19,15 +19,7 @@ from rlox_rl8.policies import Policy
 
 
 class FastLane:
-    """Gradients of an algorithm's loss by a backend, as long as no part of it is replaced.
-
-    Args:
-        algorithm: its policy is a default one of one vector of floats.
-        backend: name of a learner backend, or ``"auto"``.
-
-    Raises:
-        BackendError: the backend cannot do it.
-    """
+    """Gradients of an algorithm's loss by a backend, as long as no part of it is replaced."""
 
     def __init__(self, algorithm: Any, backend: str) -> None:
         self._algorithm, self._task = algorithm, task_of(algorithm)
@@ -37,12 +29,8 @@ class FastLane:
     def of(cls, algorithm: Any, backend: str) -> FastLane | None:
         """Return the lane of an algorithm; ``None`` if torch does its work.
 
-        Args:
-            algorithm: with its policy.
-            backend: ``"torch"``, the name of a required backend, or ``"auto"``.
-
         Raises:
-            BackendError: the named backend cannot do the work.
+            BackendError: the named backend cannot do it; with ``"auto"`` torch does.
         """
         if backend == "torch":
             return None
@@ -61,7 +49,7 @@ class FastLane:
             algorithm.loss_and_terms is not loss_and_terms
             or policy.model is not self._task.model
             or policy.distribution_cls not in (Categorical, Normal)
-            or {"sample"} & vars(policy).keys()
+            or "sample" in vars(policy)
             or "backward" in vars(algorithm.flat)
         ):
             return False

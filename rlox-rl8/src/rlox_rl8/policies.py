@@ -88,9 +88,6 @@ class GenericPolicyBase:
         """Run the model in evaluation mode, and restore every module's mode after the block.
 
         ``sample`` in the block skips setting the mode, which takes as long as a small model.
-
-        Args:
-            requires_grad: whether gradients are needed.
         """
         if self._entered is requires_grad:
             yield
@@ -280,8 +277,7 @@ class RecurrentPolicy(GenericPolicyBase):
 
     def views(self, batch: TensorDict, /) -> TensorDict:
         """Return the model's views (B, T) of a batch (B, T)."""
-        views: TensorDict = self.model.apply_view_requirements(batch, kind="all")
-        return views.unflatten(0, batch.batch_size)
+        return self.model.apply_view_requirements(batch, kind="all").unflatten(0, batch.shape)
 
     def latest(self, batch: TensorDict, /) -> TensorDict:
         """Return the last step (B, 1) of a batch (B, T), with its views."""
@@ -305,15 +301,8 @@ class RecurrentPolicy(GenericPolicyBase):
     ) -> tuple[TensorDict, TensorDict]:
         """Return features and the requested outputs (B·T), and the states (B) after the last step.
 
-        Args:
-            batch: (B, T) with observations; or with ``views`` (B, T) made before.
-            states: (B) before the first step; ``None``: initial ones.
-            deterministic: use the mode of the distribution.
-            inplace: write the outputs into ``batch`` if its number of rows fits.
-            requires_grad: keep the graph.
-            return_actions: whether to return ``actions``.
-            return_logp: whether to return ``logp``.
-            return_values: whether to return ``values``.
+        Arguments are those of :meth:`Policy.sample`; any ``views`` are (B, T). ``states`` (B) are
+        those before the first step; ``None``: initial ones.
         """
         with self.mode(requires_grad):
             if states is None:

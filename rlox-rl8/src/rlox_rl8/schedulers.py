@@ -11,6 +11,9 @@ import torch
 
 from rlox_rl8.data import ScheduleKind
 
+Points = Sequence[tuple[int, float]]
+"""Points (count, value); their counts rise from 0."""
+
 
 class Scheduler(Protocol):
     """A value over a count."""
@@ -19,55 +22,39 @@ class Scheduler(Protocol):
         """Return the value at ``count``."""
 
 
-class ConstantScheduler:
-    """A constant value."""
-
-    def __init__(self, value: float, /) -> None:
-        self.value = value
-
-    def step(self, count: int, /) -> float:
-        """Return the value."""
-        return self.value
-
-
 class StepScheduler:
     """The value of the last point at or before the count.
-
-    Args:
-        schedule: points (count, value) with rising counts from 0.
 
     Raises:
         ValueError: the points are empty, unordered or do not begin at 0.
     """
 
-    def __init__(self, schedule: Sequence[tuple[int, float]], /) -> None:
+    def __init__(self, schedule: Points, /) -> None:
         self.counts, self.values = [int(c) for c, _ in schedule], [float(v) for _, v in schedule]
         if self.counts[:1] != [0] or self.counts != sorted(set(self.counts)):
             raise ValueError(f"a schedule must start at 0 and its counts must rise, got {schedule}")
 
     def step(self, count: int, /) -> float:
-        """Return the value of the last point reached."""
+        """Return the value at ``count``."""
         return self.values[int(np.searchsorted(self.counts, count, side="right")) - 1]
 
 
+class ConstantScheduler(StepScheduler):
+    """A constant value."""
+
+    def __init__(self, value: float, /) -> None:
+        super().__init__([(0, value)])
+
+
 class InterpScheduler(StepScheduler):
-    """Linear interpolation between points, and the last value after them.
-
-    Args:
-        schedule: see :class:`StepScheduler`.
-
-    Raises:
-        ValueError: see :class:`StepScheduler`.
-    """
+    """Linear interpolation between points, and the last value after them."""
 
     def step(self, count: int, /) -> float:
-        """Return the value interpolated at ``count``."""
+        """Return the value at ``count``."""
         return float(np.interp(count, self.counts, self.values))
 
 
-def make_scheduler(
-    constant: float, schedule: Sequence[tuple[int, float]] | None, kind: ScheduleKind
-) -> Scheduler:
+def make_scheduler(constant: float, schedule: Points | None, kind: ScheduleKind) -> Scheduler:
     """Return a scheduler; without points it is constant.
 
     Raises:
@@ -83,21 +70,10 @@ def make_scheduler(
 
 
 class EntropyScheduler:
-    """The weight of the entropy over env steps.
-
-    Args:
-        coeff: the weight without a schedule.
-        schedule: points (env steps, weight) or ``None``.
-        kind: see :data:`rlox_rl8.data.ScheduleKind`.
-    """
+    """The weight of the entropy over env steps; without a schedule it is constant."""
 
     def __init__(
-        self,
-        coeff: float,
-        /,
-        *,
-        schedule: Sequence[tuple[int, float]] | None = None,
-        kind: ScheduleKind = "step",
+        self, coeff: float, /, *, schedule: Points | None = None, kind: ScheduleKind = "step"
     ) -> None:
         self.scheduler = make_scheduler(coeff, schedule, kind)
         self.coeff = self.scheduler.step(0)
@@ -109,25 +85,19 @@ class EntropyScheduler:
 
 
 class LRScheduler:
-    """Writes the learning rate into an optimiser's groups over env steps.
-
-    Args:
-        optimizer: its groups are written, unless there is no schedule.
-        schedule: points (env steps, learning rate) or ``None``.
-        kind: see :data:`rlox_rl8.data.ScheduleKind`.
-    """
+    """Writes a scheduled learning rate into an optimiser's groups over env steps."""
 
     def __init__(
         self,
         optimizer: torch.optim.Optimizer,
         /,
         *,
-        schedule: Sequence[tuple[int, float]] | None = None,
+        schedule: Points | None = None,
         kind: ScheduleKind = "step",
     ) -> None:
         self.optimizer = optimizer
         self.scheduled = schedule is not None
-        self.scheduler = make_scheduler(float(optimizer.param_groups[0]["lr"]), schedule, kind)
+        self.scheduler = make_scheduler(self.coeff, schedule, kind)
         self.step(0)
 
     @property

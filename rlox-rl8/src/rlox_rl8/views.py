@@ -21,14 +21,9 @@ def rolling_window(x: Tensor, size: int, /, *, step: int = 1) -> Tensor:
 
 
 def pad_whole_sequence(x: Tensor, size: int, /) -> TensorDict:
-    """Return a sequence padded at the front, for a window of ``size`` at each step.
+    """Return a sequence (B, T, ...) padded at the front, for a window of ``size`` at each step.
 
-    Args:
-        x: (B, T, ...).
-        size: window size W.
-
-    Returns:
-        (B, W - 1 + T) with ``inputs``, 0 where padded, and ``padding_mask``, true there.
+    It is (B, size - 1 + T) with ``inputs``, 0 where padded, and ``padding_mask``, true there.
     """
     n, steps = x.shape[:2]
     front = x.new_zeros(n, size - 1, *x.shape[2:])
@@ -38,14 +33,8 @@ def pad_whole_sequence(x: Tensor, size: int, /) -> TensorDict:
 
 
 def pad_last_sequence(x: Tensor, size: int, /) -> TensorDict:
-    """Return the window (B, W) of the last ``size`` steps, padded as above."""
-    n, steps = x.shape[:2]
-    missing = max(size - steps, 0)
-    front = x.new_zeros(n, missing, *x.shape[2:])
-    mask = torch.arange(size, device=x.device) < missing
-    inputs = torch.cat([front, x[:, max(steps - size, 0) :]], 1)
-    parts = {"inputs": inputs, "padding_mask": mask.expand(n, size)}
-    return TensorDict(parts, batch_size=[n, size], device=x.device)
+    """Return the window (B, size) of the last ``size`` steps, padded as above."""
+    return pad_whole_sequence(x[:, -size:], size)[:, -size:]
 
 
 class View(Protocol):

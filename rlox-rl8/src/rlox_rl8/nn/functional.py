@@ -31,12 +31,11 @@ def generalized_advantage_estimate(
     """Return advantages and returns of a batch; see :func:`rlox_rl8.losses.estimate_advantages`.
 
     Args:
-        batch: (B, T + 1) with ``rewards`` and ``values``; row T holds only the last value. Rewards
-            are not modified.
+        batch: (B, T + 1) with ``rewards``, not modified, and ``values``; row T holds only a value.
         gae_lambda: λ.
         gamma: γ.
         inplace: write into ``batch`` and return it.
-        normalize_advantages: subtract the mean over T and B and divide by the deviation.
+        normalize_advantages: give them mean 0 and deviation 1 over T and B.
         return_returns: whether to add ``returns``, from advantages before normalisation.
         reward_scale: divisor of rewards.
 
@@ -71,20 +70,11 @@ def ppo_losses(
     vf_clip_param: float = 1.0,
     vf_coeff: float = 1.0,
 ) -> TensorDict:
-    """Return the losses of a batch; see :func:`rlox_rl8.losses.clipped_losses`.
+    """Return the scalars ``entropy``, ``policy``, ``vf`` and ``total`` of a batch.
 
-    Args:
-        buffer_batch: (N) with ``actions``, ``logp``, ``advantages`` and ``returns``.
-        sample_batch: (N) with ``values``.
-        sample_distribution: of the actions, under the learning policy.
-        clip_param: bound of the ratio.
-        dual_clip_param: bound of the surrogate where advantages are negative; ``None``: none.
-        entropy_coeff: weight of the entropy.
-        vf_clip_param: bound of the value loss.
-        vf_coeff: weight of the value loss.
-
-    Returns:
-        ``entropy``, ``policy``, ``vf`` and ``total``, scalars.
+    :func:`rlox_rl8.losses.clipped_losses` explains them and the options. The buffer's batch (N) has
+    ``actions``, ``logp``, ``advantages`` and ``returns``; the learning policy gives the other (N)
+    with ``values``, and the distribution of the actions.
     """
     losses = clipped_losses(
         sample_distribution.logp(buffer_batch["actions"]),
@@ -162,13 +152,9 @@ def masked_log_softmax(x: Tensor, /, *, mask: Tensor | None = None, dim: int = -
 
 
 def skip_connection(x: Tensor, y: Tensor, /, *, kind: Any = "cat", dim: int = -1) -> Tensor:
-    """Return input ``x`` and output ``y`` combined.
+    """Return an input ``x`` and an output ``y`` combined.
 
-    Args:
-        x: input.
-        y: output.
-        kind: ``"residual"`` adds, ``"cat"`` concatenates along ``dim``, ``None`` returns ``y``.
-        dim: see ``kind``.
+    ``"residual"`` adds, ``"cat"`` concatenates along ``dim``, ``None`` returns ``y``.
 
     Raises:
         ValueError: the kind is unknown.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -19,10 +18,7 @@ T = TypeVar("T")
 
 
 class Module(ABC, Generic[P, T], nn.Module):
-    """A module with typed arguments and result.
-
-    ``Module[[Tensor], Tensor]`` takes a tensor and returns one.
-    """
+    """A typed module: ``Module[[Tensor], Tensor]`` takes a tensor and returns one."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call :meth:`forward` with torch's hooks."""
@@ -51,27 +47,22 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
     "softsign": nn.Softsign, "squared_relu": SquaredReLU, "swish": nn.SiLU, "tanh": nn.Tanh,
 }  # fmt: skip
 
-KEPT = frozenset({"hard_sigmoid", "hard_swish", "mish", "swish"})
-"""Activations whose gradient needs their input, so they may not overwrite it."""
+IN_PLACE = frozenset({"celu", "elu", "hard_tanh", "leaky_relu", "relu", "relu6", "selu"})
+"""Activations that can overwrite their input, as their gradient does not need it."""
 
 
 def get_activation(name: str, /, **params: Any) -> nn.Module:
-    """Return the activation called ``name``.
+    """Return the activation called ``name``, made with ``params``.
 
-    Args:
-        name: the activation's name.
-        params: arguments of its class. ``inplace=True`` overwrites the input where the gradient
-            allows it, and is ignored elsewhere.
+    ``inplace=True`` overwrites the input where the gradient allows it, and is ignored elsewhere.
 
     Raises:
         ValueError: the name is unknown.
     """
     if name not in ACTIVATIONS:
         raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}, got {name!r}")
-    if "inplace" in params:
-        takes = "inplace" in inspect.signature(ACTIVATIONS[name]).parameters
-        if name in KEPT or not takes:
-            del params["inplace"]
+    if name not in IN_PLACE:
+        params.pop("inplace", None)
     return ACTIVATIONS[name](**params)
 
 
@@ -114,12 +105,9 @@ class MLP(nn.Sequential, Module[[Tensor], Tensor]):
 
 
 class PositionalEmbedding(Module[[Tensor], Tensor]):
-    """Adds sines and cosines of the position; widths may be odd.
+    """Adds sines and cosines of the position to sequences of ``max_len`` steps or fewer.
 
-    Args:
-        embed_dim: width.
-        max_len: longest sequence.
-        dropout: dropout probability after the addition.
+    Widths may be odd; ``dropout`` is the probability after the addition.
 
     Source:
         Vaswani et al. 2017, "Attention is all you need", sec. 3.5.
@@ -183,13 +171,10 @@ class SequentialSkipConnection(Module[[Tensor, Tensor], Tensor]):
 
     @property
     def in_features(self) -> int:
-        """Width of the input."""
+        """Width of input and output."""
         return self._width
 
-    @property
-    def out_features(self) -> int:
-        """Width of the output."""
-        return self._width
+    out_features = in_features
 
 
 class _Attention(Module[P, Tensor]):
@@ -227,13 +212,11 @@ class _Attention(Module[P, Tensor]):
         )
 
     def _attend(
-        self, q: Tensor, kv: Tensor, key_padding_mask: Tensor | None, attention_mask: Tensor | None
+        self, x: Tensor, q: Tensor, kv: Tensor, padding: Tensor | None, forbidden: Tensor | None
     ) -> Tensor:
-        found: Tensor = self.attention(
-            q, kv, kv, key_padding_mask=key_padding_mask, attn_mask=attention_mask,
-            need_weights=False,
-        )[0]  # fmt: skip
-        return found
+        masks = {"key_padding_mask": padding, "attn_mask": forbidden}
+        found: Tensor = self.attention(q, kv, kv, **masks, need_weights=False)[0]
+        return self.skip_connection(x, found)
 
 
 class CrossAttention(_Attention[[Tensor, Tensor, Tensor | None, Tensor | None]]):
@@ -264,8 +247,7 @@ class CrossAttention(_Attention[[Tensor, Tensor, Tensor | None, Tensor | None]])
 
         Masks (B, K) and (Q, K) are true where attention is forbidden.
         """
-        found = self._attend(self.q_norm(q), self.kv_norm(kv), key_padding_mask, attention_mask)
-        return self.skip_connection(q, found)
+        return self._attend(q, self.q_norm(q), self.kv_norm(kv), key_padding_mask, attention_mask)
 
 
 class SelfAttention(_Attention[[Tensor, Tensor | None, Tensor | None]]):
@@ -282,18 +264,11 @@ class SelfAttention(_Attention[[Tensor, Tensor | None, Tensor | None]]):
     ) -> Tensor:
         """Return (B, T, embed_dim); masks are true where attention is forbidden."""
         normal = self.x_norm(x)
-        found = self._attend(normal, normal, key_padding_mask, attention_mask)
-        return self.skip_connection(x, found)
+        return self._attend(x, normal, normal, key_padding_mask, attention_mask)
 
 
 class SelfAttentionStack(Module[[Tensor, Tensor | None, Tensor | None], Tensor]):
-    """Several layers of self-attention.
-
-    Args:
-        module: the layer; each is a copy of it.
-        num_layers: number of layers.
-        share_parameters: use the layer itself instead of copies.
-    """
+    """Layers of self-attention: copies of one, or with ``share_parameters`` that one each time."""
 
     def __init__(
         self, module: SelfAttention, num_layers: int, /, *, share_parameters: bool = False
@@ -316,10 +291,7 @@ class SelfAttentionStack(Module[[Tensor, Tensor | None, Tensor | None], Tensor])
 
 
 class PointerNetwork(Module[[Tensor, Tensor, Tensor | None], Tensor]):
-    """Pointers from each element of one sequence to the elements of another.
-
-    Args:
-        embed_dim: width of both.
+    """Pointers from each element of one sequence to the elements of another of the same width.
 
     Source:
         Vinyals et al. 2015, "Pointer networks", eq. 3.
@@ -334,12 +306,9 @@ class PointerNetwork(Module[[Tensor, Tensor, Tensor | None], Tensor]):
     def forward(
         self, decoder_out: Tensor, encoder_out: Tensor, mask: Tensor | None = None
     ) -> Tensor:
-        """Return log-probabilities (B, D, E).
+        """Return log-probabilities (B, D, E) of D pointing elements and E targets.
 
-        Args:
-            decoder_out: (B, D, embed_dim), the pointing elements.
-            encoder_out: (B, E, embed_dim), the targets.
-            mask: (B, D, E), true for allowed targets; ``None``: all.
+        The mask (B, D, E) is true for allowed targets; ``None`` allows all.
         """
         blended = torch.tanh(self.W2(decoder_out)[:, :, None] + self.W1(encoder_out)[:, None])
         return masked_log_softmax(self.VT(blended).squeeze(-1), mask=mask)
@@ -348,16 +317,8 @@ class PointerNetwork(Module[[Tensor, Tensor, Tensor | None], Tensor]):
 class PerceiverLayer(Module[[Tensor, Tensor, Tensor | None, Tensor | None], Tensor]):
     """Latent vectors attend to a sequence, and then to themselves.
 
-    Args:
-        embed_dim: width.
-        num_heads: heads of all attention.
-        hidden_dim: of the perceptrons.
-        num_layers: layers of self-attention.
-        activation_fn: see :func:`rlox_rl8.nn.get_activation`.
-        attention_dropout: probability of attention weights.
-        hidden_dropout: probability within the perceptrons.
-        skip_kind: see :class:`SequentialSkipConnection`.
-        share_parameters: whether the layers of self-attention are one and the same.
+    ``num_layers`` and ``share_parameters`` are those of a :class:`SelfAttentionStack`, the others
+    those of :class:`CrossAttention`.
 
     Source:
         Jaegle et al. 2021, "Perceiver: general perception with iterative attention", sec. 3.1.
@@ -379,11 +340,12 @@ class PerceiverLayer(Module[[Tensor, Tensor, Tensor | None, Tensor | None], Tens
     ) -> None:
         super().__init__()
         arguments = (
-            num_heads, hidden_dim, activation_fn, attention_dropout, hidden_dropout, skip_kind
+            embed_dim, num_heads, hidden_dim, activation_fn, attention_dropout, hidden_dropout,
+            skip_kind,
         )  # fmt: skip
-        self.cross_attention = CrossAttention(embed_dim, *arguments)
+        self.cross_attention = CrossAttention(*arguments)
         self.self_attention = SelfAttentionStack(
-            SelfAttention(embed_dim, *arguments), num_layers, share_parameters=share_parameters
+            SelfAttention(*arguments), num_layers, share_parameters=share_parameters
         )
 
     def forward(
@@ -401,17 +363,8 @@ class PerceiverLayer(Module[[Tensor, Tensor, Tensor | None, Tensor | None], Tens
 class PerceiverIOLayer(Module[[Tensor, Tensor, Tensor | None, Tensor | None], Tensor]):
     """A perceiver with an output of another length: a learnt array attends to its latent vectors.
 
-    Args:
-        embed_dim: width.
-        output_seq_dim: length O of the output.
-        num_heads: see :class:`PerceiverLayer`, also for the others.
-        hidden_dim: of the perceptrons.
-        num_layers: layers of self-attention.
-        activation_fn: see :func:`rlox_rl8.nn.get_activation`.
-        attention_dropout: probability of attention weights.
-        hidden_dropout: probability within the perceptrons.
-        skip_kind: see :class:`SequentialSkipConnection`.
-        share_parameters: whether the layers of self-attention are one and the same.
+    ``output_seq_dim`` is the output's length O, the other arguments are those of
+    :class:`PerceiverLayer`.
 
     Source:
         Jaegle et al. 2022, "Perceiver IO: a general architecture for structured inputs &
@@ -434,23 +387,17 @@ class PerceiverIOLayer(Module[[Tensor, Tensor, Tensor | None, Tensor | None], Te
         share_parameters: bool = False,
     ) -> None:
         super().__init__()
+        arguments: dict[str, Any] = {
+            "num_heads": num_heads, "hidden_dim": hidden_dim, "activation_fn": activation_fn,
+            "attention_dropout": attention_dropout, "hidden_dropout": hidden_dropout,
+            "skip_kind": skip_kind,
+        }  # fmt: skip
         self.perceiver_layer = PerceiverLayer(
-            embed_dim,
-            num_heads=num_heads,
-            hidden_dim=hidden_dim,
-            num_layers=num_layers,
-            activation_fn=activation_fn,
-            attention_dropout=attention_dropout,
-            hidden_dropout=hidden_dropout,
-            skip_kind=skip_kind,
-            share_parameters=share_parameters,
+            embed_dim, num_layers=num_layers, share_parameters=share_parameters, **arguments
         )
         self.output_query = nn.Parameter(torch.empty(output_seq_dim, embed_dim))
         nn.init.xavier_uniform_(self.output_query)
-        self.decoder = CrossAttention(
-            embed_dim, num_heads, hidden_dim, activation_fn, attention_dropout, hidden_dropout,
-            skip_kind,
-        )  # fmt: skip
+        self.decoder = CrossAttention(embed_dim, **arguments)
 
     def forward(
         self,
