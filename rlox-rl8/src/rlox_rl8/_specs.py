@@ -6,28 +6,13 @@ from __future__ import annotations
 
 import multiprocessing
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-
-@contextmanager
-def _same_start_method() -> Iterator[None]:
-    """Keep multiprocessing's start method, which torchrl sets to ``"spawn"`` for the whole process.
-
-    That would also change a user's own processes, such as gymnasium's ``AsyncVectorEnv``.
-    """
-    before = multiprocessing.get_start_method(allow_none=True)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="failed to set start method")
-        yield
-    if multiprocessing.get_start_method(allow_none=True) != before:
-        multiprocessing.set_start_method(before, force=True)
-
-
-with _same_start_method():
+_before = multiprocessing.get_start_method(allow_none=True)
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message="failed to set start method")
     from torchrl.data import Binary as Binary
     from torchrl.data import Bounded as Bounded
     from torchrl.data import Categorical as Categorical
@@ -35,6 +20,9 @@ with _same_start_method():
     from torchrl.data import MultiCategorical as MultiCategorical
     from torchrl.data import TensorSpec as TensorSpec
     from torchrl.data import Unbounded as Unbounded
+if multiprocessing.get_start_method(allow_none=True) != _before:
+    # torchrl sets "spawn", also for a user's own processes, such as gymnasium's AsyncVectorEnv
+    multiprocessing.set_start_method(_before, force=True)
 
 
 def kind_of(spec: Any) -> Any:

@@ -19,7 +19,7 @@ from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, changed, require_integer, resolve_config
 from rlox.deployment import PolicyData
 from rlox.envs import fixed_env_count
-from rlox.envs.evaluation import MAX_STEPS, EvaluationResult
+from rlox.envs.evaluation import EvaluationResult
 from rlox.errors import ConfigError
 from rlox.logging import LoggerCallback
 from rlox.spaces import ObservationRows
@@ -34,13 +34,10 @@ from rlox_rl8.vec_envs import VecTensorEnv, find_env, is_vec_source
 ConfigT = TypeVar("ConfigT", bound=Config)
 
 VEC_DEFAULTS = {
-    "n_envs": 32,
-    "horizons_per_env_reset": -1,
-    "gamma": 0.99,
-    "sgd_minibatch_size": 256,
-}
-"""Default options for envs whose episodes end; the minibatch size is an upper bound, see
-:func:`fit_to_env`."""
+    "n_envs": 32, "horizons_per_env_reset": -1, "gamma": 0.99, "sgd_minibatch_size": 256
+}  # fmt: skip
+"""Default options for envs whose episodes end; minibatches have the greatest divisor of the
+buffer's samples up to this size."""
 
 RECURRENT_DEFAULTS = {"sgd_minibatch_size": 64, "seqs_per_state_reset": -1}
 """The same for recurrent policies, whose states are reset with episodes."""
@@ -210,33 +207,26 @@ class BatchedPPO(Algorithm):
         """Return the policy as data; see :class:`rlox.deployment.Exportable`."""
         return describe_policy(self.name, self.agent)
 
-    def run_episodes(
+    def run_episodes(self, env: Any = None, **options: Any) -> EvaluationResult:
+        """Evaluate as :meth:`rlox.algorithm.Algorithm.run_episodes` does.
+
+        If episodes do not end, each is that of one copy from one reset to the next.
+        """
+        if self.agent.env.episodes_end:
+            return super().run_episodes(env, **options)
+        return self._run_copies(
+            self.env_cls if env is None else find_env(env, self.config), **options
+        )
+
+    def _run_copies(
         self,
-        env: Any = None,
-        *,
+        env_cls: Any,
         n_episodes: int = 10,
         deterministic: bool = True,
         seed: int | None = None,
-        max_steps: int = MAX_STEPS,
+        max_steps: int = 0,
     ) -> EvaluationResult:
-        """Run ``n_episodes`` copies from one reset to the next without learning.
-
-        Args:
-            env: a class of envs; ``None``: the training's.
-            n_episodes: copies, one episode each.
-            deterministic: act with the mode of the policy.
-            seed: fixes all draws; ``None``: the run's.
-            max_steps: limit for episodes that end by themselves; the horizon limits others.
-        """
-        if self.agent.env.episodes_end:
-            return super().run_episodes(
-                env,
-                n_episodes=n_episodes,
-                deterministic=deterministic,
-                seed=seed,
-                max_steps=max_steps,
-            )
-        env_cls = self.env_cls if env is None else find_env(env, self.config)
+        """Step ``n_episodes`` copies; the horizon, not ``max_steps``, limits their episodes."""
         n = require_integer("n_episodes", n_episodes, at_least=1)
         agent, hparams = self.agent, self.agent.hparams
         steps = hparams.horizon * max(1, hparams.horizons_per_env_reset)
@@ -253,8 +243,8 @@ class BatchedPPO(Algorithm):
                     every = hparams.seq_len * hparams.seqs_per_state_reset
                     if every > 0 and t % every == 0:
                         states = None
-                    seen = agent.policy.latest(batch)
-                    out, states = agent.policy.sample(seen, states, deterministic=deterministic)
+                    batch = agent.policy.latest(batch)
+                    out, states = agent.policy.sample(batch, states, deterministic=deterministic)
                 else:
                     out = agent.policy.sample(batch, deterministic=deterministic)
                 stepped = env.step(out["actions"])
@@ -264,8 +254,7 @@ class BatchedPPO(Algorithm):
 
     def state_dict(self) -> dict[str, Any]:
         """Return policy, optimiser, schedules, the storage and the env's state."""
-        state: dict[str, Any] = self.agent.state_dict()
-        return state
+        return self.agent.state_dict()  # type: ignore[no-any-return]
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
@@ -275,9 +264,7 @@ class BatchedPPO(Algorithm):
 def fit_to_env(config: ConfigT, env: Any) -> ConfigT:
     """Return the config with other defaults if the env's episodes end.
 
-    Such an env is reset once, and has 32 copies, a discount of 0.99 and minibatches of 256 samples
-    or the greatest smaller divisor of the buffer's samples; rl8's defaults suit thousands of copies
-    that are reset together.
+    rl8's suit thousands of copies that are reset together.
     """
     if not is_vec_source(env):
         return config

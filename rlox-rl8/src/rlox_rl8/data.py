@@ -48,35 +48,22 @@ class DataKeys:
 CollectStats = TypedDict(
     "CollectStats",
     {
-        "env/resets": int,
-        "env/steps": int,
-        "profiling/collect_ms": float,
-        "returns/min": float,
-        "returns/max": float,
-        "returns/mean": float,
-        "returns/std": float,
-        "rewards/min": float,
-        "rewards/max": float,
-        "rewards/mean": float,
-        "rewards/std": float,
+        "env/resets": int, "env/steps": int, "profiling/collect_ms": float,
+        "returns/min": float, "returns/max": float, "returns/mean": float, "returns/std": float,
+        "rewards/min": float, "rewards/max": float, "rewards/mean": float, "rewards/std": float,
     },
-)
+)  # fmt: skip
 """Statistics of one ``collect()``: ``returns`` are each env's undiscounted sums of rewards in this
 horizon."""
 
 StepStats = TypedDict(
     "StepStats",
     {
-        "coefficients/entropy": float,
-        "coefficients/vf": float,
-        "losses/entropy": float,
-        "losses/policy": float,
-        "losses/vf": float,
-        "losses/total": float,
-        "monitors/kl_div": float,
-        "profiling/step_ms": float,
+        "coefficients/entropy": float, "coefficients/vf": float,
+        "losses/entropy": float, "losses/policy": float, "losses/vf": float, "losses/total": float,
+        "monitors/kl_div": float, "profiling/step_ms": float,
     },
-)
+)  # fmt: skip
 """Statistics of one ``step()``: means over its optimiser steps."""
 
 MemoryStats = TypedDict(
@@ -137,9 +124,8 @@ class AlgorithmHparams:
     @property
     def half(self) -> torch.dtype:
         """Networks' dtype under ``enable_amp``."""
-        if self.amp_dtype == "auto":
-            return torch.bfloat16 if self.device_type == "cpu" else torch.float16
-        return torch.bfloat16 if self.amp_dtype == "bfloat16" else torch.float16
+        wide = ("bfloat16", "auto" if self.device_type == "cpu" else "bfloat16")
+        return torch.bfloat16 if self.amp_dtype in wide else torch.float16
 
     @property
     def num_samples(self) -> int:

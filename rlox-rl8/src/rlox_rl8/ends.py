@@ -16,29 +16,19 @@ FLAGS = ("terminated", "truncated")
 
 
 def begin_episodes(policy: Any, states: TensorDict, begins: Tensor) -> TensorDict:
-    """Return states (B), initial ones where an episode begins.
-
-    Args:
-        policy: gives the initial states.
-        states: (B)
-        begins: (B) bool.
-    """
-    initial = policy.init_states(len(states)).to(begins.device)
+    """Return states (B), the policy's initial ones where an episode begins, by bools (B)."""
 
     def choose(fresh: Tensor, old: Tensor) -> Tensor:
         return torch.where(begins.view(-1, *[1] * (old.dim() - 1)), fresh, old)
 
-    chosen: TensorDict = initial.apply(choose, states)
-    return chosen
+    return policy.init_states(len(states)).to(begins.device).apply(choose, states)
 
 
 class Ends:
-    """Ends of episodes in a storage (T + 1, B), and final values of truncated ones.
+    """Ends of episodes in a storage (T + 1, B) with the entries of :meth:`spec`.
 
-    Args:
-        storage: with the entries of :meth:`spec`.
-        value: maps the final observations (n, 1) of truncated episodes, and a mask of their envs
-            (B), to their values (n, 1).
+    ``value`` maps the final observations (n, 1) of truncated episodes, and a mask of their envs
+    (B), to their values (n, 1).
     """
 
     def __init__(self, storage: TensorDict, value: Callable[[TensorDict, Tensor], Tensor]) -> None:
@@ -77,15 +67,10 @@ class Ends:
 
     def ended(self, t: int | slice) -> Tensor:
         """Return whether step ``t`` ended an episode, (..., B, 1)."""
-        ended: Tensor = self._storage["terminated"][t] | self._storage["truncated"][t]
-        return ended
+        return torch.logical_or(*(self._storage[name][t] for name in FLAGS))
 
     def count(self, resets: bool) -> None:
-        """Add the horizon's steps to the statistics.
-
-        Args:
-            resets: whether the horizon began with a reset, before which no episode ended.
-        """
+        """Add a horizon's steps to the statistics; a reset before it ended no episode."""
         if resets:
             self.statistics.forget(slice(None))
         past = slice(0, self._horizon)

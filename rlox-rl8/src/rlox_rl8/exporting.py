@@ -6,6 +6,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import torch
 from gymnasium import spaces
 from rlox.deployment import PolicyData
 from rlox.errors import ExportError
@@ -25,11 +26,8 @@ Space = gymnasium.Space[Any]
 def describe_policy(name: str, agent: Any) -> PolicyData:
     """Return an agent's policy as data; see :class:`rlox.deployment.Exportable`.
 
-    A recurrent one remembers an episode from its first observation on.
-
-    Args:
-        name: registered name of the algorithm.
-        agent: an :class:`rlox_rl8.Algorithm` or an :class:`rlox_rl8.RecurrentAlgorithm`.
+    A recurrent one remembers an episode from its first observation on. ``name`` is that of the
+    registered algorithm.
 
     Raises:
         ExportError: the model or the distribution is not a default one, or is a beta
@@ -72,15 +70,13 @@ def _encoder(space: Space, encoder: Any) -> LayerData:
 
 
 def _memory(lstm: nn.LSTM) -> LayerData:
-    layers = []
+    layers: list[LayerData] = []
     for i in range(lstm.num_layers):
-        layer: LayerData = {"layer": "memory", "kind": "lstm"}
+        layers.append({"layer": "memory", "kind": "lstm"})
         for name, short in (("input", "ih"), ("hidden", "hh")):
-            weight, bias = (getattr(lstm, f"{x}_{short}_l{i}", None) for x in ("weight", "bias"))
-            zeros = np.zeros(4 * lstm.hidden_size, np.float32)
-            layer[f"{name}_weight"] = array(weight)
-            layer[f"{name}_bias"] = zeros if bias is None else array(bias)
-        layers.append(layer)
+            bias = getattr(lstm, f"bias_{short}_l{i}", torch.zeros(4 * lstm.hidden_size))
+            layers[i][f"{name}_weight"] = array(getattr(lstm, f"weight_{short}_l{i}"))
+            layers[i][f"{name}_bias"] = array(bias)
     return chain(*layers)
 
 

@@ -93,7 +93,7 @@ def advantages_and_returns(
 
 
 class PPOLosses(NamedTuple):
-    """Means over one batch."""
+    """Means over one batch, in the order of :data:`TERMS`."""
 
     entropy: Tensor
     policy: Tensor
@@ -166,12 +166,8 @@ def loss_and_terms(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the loss of samples with its graph, and means by the names of :data:`TERMS`.
 
-    Under ``enable_amp`` networks run in half precision, and the losses of their outputs in single.
-
-    Args:
-        algorithm: owner of the learning policy.
-        samples: (N) transitions, or (N, L) sequences.
-        coeff: weight of the entropy; ``None`` leaves it out.
+    Samples are (N) transitions or (N, L) sequences; ``coeff`` weighs the entropy, and ``None``
+    leaves it out. Under ``enable_amp`` networks run in half precision, and losses in single.
     """
     hparams, policy = algorithm.hparams, algorithm.policy
     with torch.autocast(hparams.device_type, dtype=hparams.half, enabled=hparams.enable_amp):
@@ -193,18 +189,14 @@ def loss_and_terms(
         entropy_coeff=0.0 if coeff is None else coeff,
         dual_clip_param=hparams.dual_clip_param,
     )
-    shares = (losses.entropy, losses.policy, losses.vf, losses.total.detach(), losses.kl_div)
-    return losses.total, dict(zip(TERMS, shares, strict=True))
+    return losses.total, dict(zip(TERMS, (term.detach() for term in losses), strict=True))
 
 
 def micro_batch(model: Any) -> int:
     """Return the rows of a forward and backward pass on a CPU; at most 4 times more if narrow.
 
-    Args:
-        model: its matrices give the widths of layers; other parameters, such as those of
-            convolutions, count as ``WIDTH``.
+    A model's matrices give the widths of layers; convolutions and others count as ``WIDTH``.
     """
-    shapes = [p.shape for p in model.parameters()]
-    widest = max((shape[-1] if len(shape) < 3 else WIDTH for shape in shapes if len(shape) > 1),
-                 default=WIDTH)  # fmt: skip
+    shapes = [p.shape for p in model.parameters() if p.dim() > 1]
+    widest = max((shape[-1] if len(shape) < 3 else WIDTH for shape in shapes), default=WIDTH)
     return MICRO_BATCH * min(max(WIDTH // widest, 1), 4)

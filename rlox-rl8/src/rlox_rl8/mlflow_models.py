@@ -29,11 +29,7 @@ PythonModel: Any = _parent()
 
 
 class _SavedPolicy(PythonModel):  # type: ignore[misc]
-    """Base of both kinds.
-
-    Args:
-        classes: ``model_cls`` and ``distribution_cls`` of the policy, if they are custom.
-    """
+    """Base of both kinds; ``classes`` are custom ones of the policy, as for its ``load``."""
 
     kind: str
     """Class of the policy, by name because its module imports this one."""

@@ -128,12 +128,7 @@ class GenericPolicyBase:
         return out
 
     def save(self, path: str | os.PathLike[str], /) -> Any:
-        """Write the policy's parameters, specs and the names of its classes to a file.
-
-        The file holds no code; :meth:`load` reads it.
-
-        Args:
-            path: of the file.
+        """Write the policy's parameters, specs and the names of its classes to a file without code.
 
         Returns:
             Model for MLflow's ``pyfunc.save_model(python_model=..., artifacts={"policy": path})``.
@@ -154,10 +149,8 @@ class GenericPolicyBase:
             "observation_spec": _to_data(self.observation_spec),
             "action_spec": _to_data(self.action_spec),
         }
-        tensors = {
-            name: tensor.detach().cpu().contiguous().clone()
-            for name, tensor in self.model.state_dict().items()
-        }
+        state = self.model.state_dict().items()
+        tensors = {name: x.detach().cpu().contiguous().clone() for name, x in state}
         content = tensors_bytes(tensors, metadata={KEY: json.dumps(header)})
         write_atomically(Path(path), content)
         own = {"model_cls": type(self.model), "distribution_cls": self.distribution_cls}
@@ -174,14 +167,10 @@ class GenericPolicyBase:
         distribution_cls: type[Distribution] | None = None,
         device: Device = "cpu",
     ) -> PolicyT:
-        """Return the policy that :meth:`save` wrote.
+        """Return the policy that :meth:`save` wrote to a file.
 
-        Args:
-            path: of the file.
-            model: receives the parameters, if its class is custom.
-            model_cls: makes that model instead, with the configuration in the file.
-            distribution_cls: class of the actions' distribution, if it is custom.
-            device: the model's device.
+        A custom model, or one that ``model_cls`` makes with the configuration in the file, receives
+        the parameters; a custom class of distributions is passed as well.
 
         Raises:
             CheckpointError: the file is missing, damaged, foreign, or of another kind or model.
@@ -199,7 +188,7 @@ class GenericPolicyBase:
             _from_data(header["action_spec"], device),
             model=model,
             model_cls=model_cls,
-            model_config=None if model is not None else header["config"],
+            model_config=header["config"],
             distribution_cls=distribution_cls,
             device=device,
         )

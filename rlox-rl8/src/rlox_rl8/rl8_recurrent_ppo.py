@@ -1,21 +1,7 @@
-"""Recurrent PPO on batched envs (Schulman et al. 2017).
+"""Recurrent PPO on batched envs: :mod:`rlox_rl8.rl8_ppo` with sequences as samples.
 
-Each iteration collects T steps of B envs with the policy π_old and takes E passes of minibatches
-down the gradient of
-
-    loss = c_V mean min(smooth_l1(V, G), v) - mean L_π - c_H mean H,
-    L_π = min(A r, A clip(r, 1 - c, 1 + c)),  r = π(a|s) / π_old(a|s).
-
-Samples are sequences of ``seq_len`` steps; each starts from the state stored while collecting,
-which gets no gradient.
-
-Deviations from the paper:
-    1. the value loss is smooth and bounded by v; above v it has no gradient;
-    2. rewards are divided by the deviation of the reversed discounted returns;
-    3. batched envs never end; all are reset after a fixed number of horizons, where V bootstraps.
-       Other envs are reset when their episodes end;
-    4. if d is given, L_π is at least d A where A < 0 (Ye et al. 2020);
-    5. learning stops above 1.5 times a target divergence.
+A sequence of ``seq_len`` steps starts from the state stored while collecting, without a gradient.
+The loss and the deviations from the paper are the same.
 """
 
 from __future__ import annotations

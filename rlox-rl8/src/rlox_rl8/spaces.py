@@ -38,10 +38,7 @@ def observation_spec(space: gymnasium.Space[Any], device: Device) -> TensorSpec:
 def observe(space: gymnasium.Space[Any], obs: Any, device: Device) -> Any:
     """Return (N, ...) observations as tensors: ``Discrete`` one-hot, images uint8, others float.
 
-    Args:
-        space: of one observation.
-        obs: arrays; for a nested space a dict of arrays by leaf name.
-        device: the tensors' device.
+    For a nested space, ``obs`` is a dict of arrays by leaf name.
     """
     if is_nested(space):
         leaves = {k: observe(s, obs[k], device) for k, s in leaf_spaces(space).items()}
@@ -67,14 +64,12 @@ def action_spec(space: gymnasium.Space[Any], device: Device) -> TensorSpec:
         return specs.Unbounded(torch.Size([size]), device=device)
     if isinstance(space, spaces.Discrete):
         return specs.Categorical(int(space.n), shape=torch.Size([1]), device=device)
-    if isinstance(space, spaces.MultiBinary):
-        return specs.Categorical(2, shape=torch.Size([int(np.prod(space.shape))]), device=device)
-    if isinstance(space, spaces.MultiDiscrete):
-        choices = space.nvec.ravel()
-        if len(set(choices.tolist())) > 1:
-            return specs.MultiCategorical(choices.tolist(), device=device)
-        shape = torch.Size([len(choices)])
-        return specs.Categorical(int(choices[0]), shape=shape, device=device)
+    if isinstance(space, (spaces.MultiBinary, spaces.MultiDiscrete)):
+        counts = np.full(space.shape, 2) if isinstance(space, spaces.MultiBinary) else space.nvec
+        choices = counts.ravel().tolist()
+        if len(set(choices)) > 1:
+            return specs.MultiCategorical(choices, device=device)
+        return specs.Categorical(choices[0], shape=torch.Size([len(choices)]), device=device)
     raise SpaceError(f"actions of {space} are neither a Box nor discrete; use 'ppo' instead")
 
 
@@ -101,7 +96,5 @@ def space_of(spec: TensorSpec) -> gymnasium.Space[Any]:
         )
     low, high = np.float32(-np.inf), np.float32(np.inf)
     if kind is specs.Bounded:
-        low, high = (
-            x.expand(shape).cpu().numpy().astype(np.float32) for x in (spec.low, spec.high)
-        )
+        low, high = (x.expand(shape).cpu().float().numpy() for x in (spec.low, spec.high))
     return spaces.Box(low, high, shape, np.float32)

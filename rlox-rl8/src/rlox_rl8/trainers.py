@@ -30,20 +30,17 @@ class GenericTrainerBase:
     kind: Any
 
     def __init__(self, algorithm: Any, /, *, logger: LoggerCallback | None = None) -> None:
-        hparams = algorithm.hparams
         self.algorithm = algorithm
         self.logger = _of_active_run(algorithm.params) if logger is None else logger
-        self.training = self.kind(
-            type(algorithm.env), agent=algorithm, seed=0, n_envs=hparams.num_envs
-        )
+        count = algorithm.hparams.num_envs
+        self.training = self.kind(type(algorithm.env), agent=algorithm, seed=0, n_envs=count)
         self.state = {"algorithm/collects": 0, "algorithm/steps": 0, "env/steps": 0}
         """Counters of calls and of env steps."""
 
     def step(self, *, env_config: dict[str, Any] | None = None) -> dict[str, Any]:
         """Collect and learn once through rlox's loop, log, and return all statistics.
 
-        Args:
-            env_config: passed to the env's reset, if one is due.
+        ``env_config`` is passed to the env's reset, if one is due.
         """
         memory = self.algorithm.memory_stats()
         self.training.env_config = env_config
@@ -75,13 +72,9 @@ class GenericTrainerBase:
                 f"{algorithm.state.horizons} were collected"
             )
         if every < 0 and env_config is not None and algorithm.state.horizons:
-            raise ValueError(
-                "env_config has no effect, as the env is not reset again; leave it out"
-            )
-        found = [
-            algorithm.collect(env_config=env_config, deterministic=deterministic)
-            for _ in range(max(1, every))
-        ]
+            raise ValueError("env_config has no effect: the env is not reset again; leave it out")
+        given = {"env_config": env_config, "deterministic": deterministic}
+        found = [algorithm.collect(**given) for _ in range(max(1, every))]
         algorithm.state.buffered = False
         self.state["algorithm/collects"] += len(found)
         stats = {f"eval/{key}": _reduce(key, [f[key] for f in found]) for key in found[0]}
@@ -207,18 +200,13 @@ class TrainConfig:
         Raises:
             ConfigError: the file or a name is wrong.
         """
-
-        def named(text: str) -> Any:
-            module, _, name = text.rpartition(".")
-            return imported(module, name)
-
         found = dict(read_mapping(Path(path)))
         config = dict(found.get("algorithm_config") or {})
-        config |= {key: named(config[key]) for key in CLASSES if config.get(key)}
+        config |= {key: imported(config[key]) for key in CLASSES if config.get(key)}
         recurrent, names = found.get("recurrent", False), {each.name for each in fields(cls)}
         if "env_cls" not in found or set(found) - names or not isinstance(recurrent, bool):
             raise ConfigError(
                 f"'{path}' must name env_cls, may have algorithm_config and recurrent, true or "
                 f"false, and nothing else, got {found}"
             )
-        return cls(named(found["env_cls"]), config, recurrent)
+        return cls(imported(found["env_cls"]), config, recurrent)

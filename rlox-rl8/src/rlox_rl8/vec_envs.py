@@ -55,15 +55,8 @@ class VecTensorEnv(Env):
     """Gymnasium's or native envs as tensors; each copy is reset in the step that ends its episode.
 
     Observations of ``Discrete`` spaces are one-hot rows, those of ``MultiBinary`` floats. Actions
-    of a ``Box`` are clipped to its bounds.
-
-    Args:
-        source: see :func:`tensor_env`.
-        num_envs: copies B.
-        horizon: ignored, as episodes end by themselves.
-        device: of all tensors.
-        env_kwargs: see :func:`tensor_env`.
-        backend: see :func:`tensor_env`.
+    of a ``Box`` are clipped to its bounds. The arguments are those of an :class:`rlox_rl8.Env` and
+    of :func:`tensor_env`; a horizon has no effect, as episodes end by themselves.
 
     Raises:
         EnvError: the env cannot be built.
@@ -131,19 +124,11 @@ class VecTensorEnv(Env):
         return TensorDict(out, batch_size=[len(action)], device=self.device)
 
     def observe(self, obs: Any) -> Tensor | TensorDict:
-        """Return observations of any number of envs as tensors.
-
-        Args:
-            obs: (N, *shape); for a nested space a dict of such arrays by leaf name.
-        """
+        """Return observations (N, *shape), or a dict of such arrays by leaf name, as tensors."""
         return observe(self.envs.observation_space, obs, self.device)
 
     def actions(self, rows: Array) -> Array:
-        """Return (N, ...) actions in the envs' form.
-
-        Args:
-            rows: (N, columns) from the policy.
-        """
+        """Return the policy's actions (N, columns) in the envs' form, (N, ...)."""
         space: Any = self.envs.action_space
         if isinstance(space, spaces.Discrete):
             return rows[:, 0] + int(space.start)
@@ -164,9 +149,8 @@ class VecTensorEnv(Env):
     @property
     def state_kind(self) -> str:
         """Kind of the state; only envs of the same kind accept it."""
-        if not isinstance(self.envs, StatefulVecEnv):
-            return "none"
-        return getattr(self.envs, "state_kind", "")
+        stateful = isinstance(self.envs, StatefulVecEnv)
+        return getattr(self.envs, "state_kind", "") if stateful else "none"
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the envs' state."""
@@ -257,12 +241,13 @@ def _leaves(obs: Any) -> Any:
     return {key: _leaves(value) for key, value in obs.flatten_keys(".").items()}
 
 
-def imported(module: str, name: str) -> Any:
+def imported(dotted: str) -> Any:
     """Return an attribute of a module, which is imported first.
 
     Raises:
         ConfigError: the module or the attribute does not exist.
     """
+    module, _, name = dotted.rpartition(".")
     try:
         return getattr(importlib.import_module(module), name)
     except (ValueError, ModuleNotFoundError, AttributeError) as error:
@@ -295,7 +280,7 @@ def find_env(env: Any, config: Any) -> Any:
             raise ConfigError(f"env must be 'module:Class', got '{env}'")
         if "" not in sys.path:
             sys.path.insert(0, "")
-        found = imported(module, name)
+        found = imported(f"{module}.{name}")
     steps = all(hasattr(found, name) for name in ("reset", "step"))
     if (inspect.isclass(found) and not steps) or not callable(found):
         raise ConfigError(f"env must be a class like rlox.rl8.Env, got {found!r}")

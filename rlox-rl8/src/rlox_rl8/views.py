@@ -50,10 +50,11 @@ class View(Protocol):
 
     @staticmethod
     def drop_size(size: int, /) -> int:
-        """Return the number of steps of each env without a window."""
+        """Return the number of steps of each env without a window of ``size``."""
+        return 0
 
 
-class RollingWindow:
+class RollingWindow(View):
     """Whole windows: the first ``size - 1`` steps have none."""
 
     @staticmethod
@@ -75,7 +76,7 @@ class RollingWindow:
         return size - 1
 
 
-class PaddedRollingWindow:
+class PaddedRollingWindow(View):
     """Windows as ``inputs`` and ``padding_mask``, padded at the front of each env's steps."""
 
     @staticmethod
@@ -93,11 +94,6 @@ class PaddedRollingWindow:
             return pad_last_sequence(x, size)
         parts = {key: PaddedRollingWindow.apply_last(part, size) for key, part in x.items()}
         return TensorDict(parts, batch_size=[x.shape[0], size], device=x.device)
-
-    @staticmethod
-    def drop_size(size: int, /) -> int:
-        """Return 0."""
-        return 0
 
 
 class FilledRollingWindow(PaddedRollingWindow):
