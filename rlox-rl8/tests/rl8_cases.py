@@ -10,6 +10,7 @@ writes that file.
 
 import importlib
 import json
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -66,15 +67,16 @@ def line(base, discrete):
     class Line(base):
         def __init__(self, num_envs, /, horizon=None, *, device="cpu"):
             super().__init__(num_envs, horizon, device=device)
-            self.observation_spec = Unbounded(torch.Size([1]), device=device)
             one = torch.Size([1])
-            self.action_spec = Categorical(3, one) if discrete else Unbounded(one, device=device)
-            self.at = torch.zeros(num_envs, 1)
+            self.observation_spec = Unbounded(one, device=device)
+            kind = partial(Categorical, 3) if discrete else Unbounded
+            self.action_spec = kind(shape=one, device=device)
+            self.at = torch.zeros(num_envs, 1, device=device)
             self.resets = 0
 
         def reset(self, *, config=None):
             self.resets += 1
-            self.at = drawn(f"reset {self.resets}", self.at.shape)
+            self.at = drawn(f"reset {self.resets}", self.at.shape).to(self.at.device)
             return self.at.clone()
 
         def step(self, action):

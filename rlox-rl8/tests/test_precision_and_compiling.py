@@ -5,39 +5,16 @@ import pytest
 import rlox
 import torch
 from agents import KINDS, parameters, small
+from rl8_cases import line
 from rlox.errors import BackendError
 from rlox_rl8.algorithms import AlgorithmConfig, RecurrentAlgorithmConfig
 from rlox_rl8.env import ContinuousDummyEnv, DiscreteDummyEnv, Env
 from tensordict import TensorDict
-from torchrl.data import Categorical, Unbounded
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 DEVICES = ["cpu", pytest.param("cuda", marks=GPU)]
 BFLOAT16_ERROR = 2**-8
 """Relative error of one rounding."""
-
-
-class Steered(Env):
-    """A position that decays and is steered, from fixed starts."""
-
-    def __init__(self, num_envs, /, horizon=None, *, device="cpu"):
-        super().__init__(num_envs, horizon, device=device)
-        self.observation_spec = Unbounded(torch.Size([2]), device=device)
-        self.action_spec = Categorical(3, torch.Size([1]), device=device)
-        self.state = torch.zeros(num_envs, 2, device=device)
-
-    def reset(self, *, config=None):
-        """Place the copies at even distances."""
-        start = torch.linspace(-1, 1, self.num_envs, device=self.device)
-        self.state = torch.stack([start, -start], -1)
-        return self.state.clone()
-
-    def step(self, action):
-        """Let the state decay, and steer its first part."""
-        self.state = 0.9 * self.state
-        self.state[:, :1] += 0.1 * (action - 1)
-        out = {"obs": self.state.clone(), "rewards": -self.state.abs().sum(1, keepdim=True)}
-        return TensorDict(out, batch_size=[self.num_envs], device=self.device)
 
 
 def trained(kind, env, rounds=2, **options):
@@ -123,8 +100,9 @@ def test_only_networks_run_in_half_precision():
 def test_compiled_code_gives_the_same_numbers(kind, device, more):
     """Env steps, losses and weights are equal within 1e-5, and changes of the env take effect."""
     torch.compiler.reset()
-    plain, expected = trained(kind, Steered, device=device, **more)
-    fast, found = trained(kind, Steered, device=device, compile=True, **more)
+    env = line(Env, discrete=True)
+    plain, expected = trained(kind, env, device=device, **more)
+    fast, found = trained(kind, env, device=device, compile=True, **more)
     for one, other in zip(expected, found, strict=True):
         for key in one.keys() - {"profiling/collect_ms", "profiling/step_ms"}:
             assert other[key] == pytest.approx(one[key], rel=1e-5, abs=1e-5), key

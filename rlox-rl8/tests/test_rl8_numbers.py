@@ -24,11 +24,6 @@ def near(found, expected, where):
         assert found == pytest.approx(expected, rel=5e-5, abs=5e-5), where
 
 
-def test_every_case_has_numbers():
-    """The file has figures of every case and no others."""
-    assert set(NUMBERS) == set(cases.CASES)
-
-
 @pytest.mark.parametrize("name", cases.CASES)
 def test_numbers_are_those_of_rl8(name):
     """Buffers, losses, weights, windows, schedules and conditions."""
