@@ -19,6 +19,7 @@ from rlox.config.model import changed
 from rlox.envs import CheckedSteps, fixed_env_count, make_vec_env, tensors
 from rlox.errors import ConfigError, EnvError, SpaceError, WorkerLostError
 from rlox.protocols import StatefulVecEnv, TensorEnv, TensorStep, VecEnv
+from rlox.spaces import ActionRows
 from tensordict import TensorDict
 from torch import Tensor
 
@@ -54,9 +55,10 @@ def tensor_env(
 class VecTensorEnv(Env):
     """Gymnasium's or native envs as tensors; each copy is reset in the step that ends its episode.
 
-    Observations of ``Discrete`` spaces are one-hot rows, those of ``MultiBinary`` floats. Actions
-    of a ``Box`` are clipped to its bounds. The arguments are those of an :class:`rlox_rl8.Env` and
-    of :func:`tensor_env`; a horizon has no effect, as episodes end by themselves.
+    Observations of ``Discrete`` spaces are one-hot rows, those of ``MultiBinary`` floats; actions
+    are :class:`rlox.spaces.ActionRows`, clipped to the bounds of a ``Box``. The arguments are those
+    of an :class:`rlox_rl8.Env` and of :func:`tensor_env`; a horizon has no effect, as episodes end
+    by themselves.
 
     Raises:
         EnvError: the env cannot be built.
@@ -82,7 +84,7 @@ class VecTensorEnv(Env):
         self._owned = fixed_env_count(source) is None
         self.observation_spec = observation_spec(self.envs.observation_space, device)
         self.action_spec = action_spec(self.envs.action_space, device)
-        self._steps = CheckedSteps(self.envs)
+        self._steps, self._actions = CheckedSteps(self.envs), ActionRows(self.envs.action_space)
         self._started = False
 
     def reset(self, *, config: dict[str, Any] | None = None) -> Tensor | TensorDict:
@@ -129,13 +131,8 @@ class VecTensorEnv(Env):
 
     def actions(self, rows: Array) -> Array:
         """Return the policy's actions (N, columns) in the envs' form, (N, ...)."""
-        space: Any = self.envs.action_space
-        if isinstance(space, spaces.Discrete):
-            return rows[:, 0] + int(space.start)
-        shaped = rows.reshape(len(rows), *space.shape)
-        if isinstance(space, spaces.Box):
-            shaped = np.clip(shaped, space.low, space.high)
-        return shaped.astype(space.dtype)
+        plain = isinstance(self.envs.action_space, spaces.Discrete)
+        return self._actions.to_env(rows[:, 0] if plain else rows)  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """Close the envs if they were made here."""
