@@ -70,19 +70,15 @@ class TorchDistributionWrapper(Distribution):
     dist: torch.distributions.Distribution
 
     def deterministic_sample(self) -> Tensor:
-        """Return the mode."""
         return self.dist.mode
 
     def sample(self) -> Tensor:
-        """Return a sample."""
         return self.dist.sample()
 
     def logp(self, samples: Tensor) -> Tensor:
-        """Return log-probabilities (N, 1)."""
         return self.dist.log_prob(samples).sum(-1, keepdim=True)
 
     def entropy(self) -> Tensor:
-        """Return entropies (N, 1) in nats."""
         return self.dist.entropy().sum(-1, keepdim=True)
 
 
@@ -103,7 +99,6 @@ class Categorical(TorchDistributionWrapper):
         return torch.distributions.Categorical(logits=self.logits, validate_args=False)
 
     def deterministic_sample(self) -> Tensor:
-        """Return the mode."""
         return self.logits.argmax(-1)
 
     def sample(self) -> Tensor:
@@ -111,7 +106,6 @@ class Categorical(TorchDistributionWrapper):
         return (self.logits.exp() / torch.empty_like(self.logits).exponential_()).argmax(-1)
 
     def logp(self, samples: Tensor) -> Tensor:
-        """Return log-probabilities (N, 1)."""
         logp = self.logits.gather(-1, samples[..., None].long())
         return logp.squeeze(-1).sum(-1, keepdim=True)
 
@@ -133,20 +127,16 @@ class MultiCategorical(Distribution):
         self._parts = [Categorical(TensorDict({"logits": part}, features.shape)) for part in parts]
 
     def deterministic_sample(self) -> Tensor:
-        """Return the mode (N, A)."""
         return torch.cat([part.deterministic_sample() for part in self._parts], -1)
 
     def sample(self) -> Tensor:
-        """Return a sample (N, A)."""
         return torch.cat([part.sample() for part in self._parts], -1)
 
     def logp(self, samples: Tensor) -> Tensor:
-        """Return log-probabilities (N, 1)."""
         pairs = zip(self._parts, torch.split(samples, 1, -1), strict=True)
         return torch.cat([part.logp(column) for part, column in pairs], -1).sum(-1, keepdim=True)
 
     def entropy(self) -> Tensor:
-        """Return entropies (N, 1) in nats."""
         return torch.cat([part.entropy() for part in self._parts], -1).sum(-1, keepdim=True)
 
 
@@ -162,11 +152,9 @@ class Bernoulli(TorchDistributionWrapper):
         return torch.gt(self.features["logits"], 0).to(torch.int8)
 
     def sample(self) -> Tensor:
-        """Return a sample."""
         return super().sample().to(torch.int8)
 
     def logp(self, samples: Tensor) -> Tensor:
-        """Return log-probabilities (N, 1)."""
         return super().logp(samples.to(self.features["logits"].dtype))
 
 
@@ -189,21 +177,17 @@ class BoundedBeta(TorchDistributionWrapper):
         self.dist = torch.distributions.Beta(*shape, validate_args=False)
 
     def deterministic_sample(self) -> Tensor:
-        """Return the mode."""
         return self._low + self._range * super().deterministic_sample()
 
     def sample(self) -> Tensor:
-        """Return a sample."""
         return self._low + self._range * super().sample()
 
     def logp(self, samples: Tensor) -> Tensor:
-        """Return log-densities (N, 1)."""
         eps = torch.finfo(samples.dtype).eps
         inside = ((samples - self._low) / self._range).clamp(eps, 1 - eps)
         return (self.dist.log_prob(inside) - self._range.log()).sum(-1, keepdim=True)
 
     def entropy(self) -> Tensor:
-        """Return entropies (N, 1) in nats."""
         return (self.dist.entropy() + self._range.log()).sum(-1, keepdim=True)
 
 
@@ -230,20 +214,16 @@ class SquashedNormal(Normal):
     """
 
     def deterministic_sample(self) -> Tensor:
-        """Return the squashed mode."""
         return super().deterministic_sample().tanh()
 
     def sample(self) -> Tensor:
-        """Return a squashed sample."""
         return super().sample().tanh()
 
     def logp(self, samples: Tensor) -> Tensor:
-        """Return log-probabilities (N, 1)."""
         eps = torch.finfo(samples.dtype).eps
         raw = samples.clamp(-1 + eps, 1 - eps).atanh()
         logp = self.dist.log_prob(raw).clamp(-100, 100).sum(-1, keepdim=True)
         return logp - (1 - samples**2 + eps).log().sum(-1, keepdim=True)
 
     def entropy(self) -> Tensor:
-        """Raise, because there is no closed form."""
         raise NotImplementedError("SquashedNormal has no entropy; leave entropy_coeff at 0")

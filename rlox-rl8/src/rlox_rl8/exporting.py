@@ -48,9 +48,7 @@ def describe_policy(name: str, agent: Any) -> PolicyData:
         observed, acted = space_of(env.observation_spec), space_of(env.action_spec)
     perceptron = type(model) in models.PERCEPTRONS
     body = layer_data(model.latents) if perceptron else _memory(model.lstm)
-    network = chain(
-        _encoder(observed, model.encoder.encoder), body, *_head(model.head, policy, acted)
-    )
+    network = chain(_encoder(observed, model.encoder.encoder), body, *_head(model.head, acted))
     return PolicyData(name, observed, acted, network)
 
 
@@ -80,13 +78,8 @@ def _memory(lstm: nn.LSTM) -> LayerData:
     return chain(*layers)
 
 
-def _head(head: Any, policy: Any, space: Space) -> list[LayerData]:
-    kind, spec = head.kind, policy.action_spec
-    if kind is specs.Unbounded:
-        return [linear(head.linear), {"layer": "first_half"}, mode(space)]
-    choices = spec.nvec.tolist() if kind is specs.MultiCategorical else [int(spec.n)] * head.actions
-    part = {"kind": "choices", "sizes": choices}
-    if kind is specs.Binary:
-        part = {"kind": "binary", "sizes": [1] * head.actions}
-    plain = isinstance(space, spaces.Discrete)
-    return [linear(head.linear), {"layer": "mode", "parts": [part], "plain": plain}]
+def _head(head: Any, space: Space) -> list[LayerData]:
+    acts, halves = mode(space), [{"layer": "first_half"}] * (head.kind is specs.Unbounded)
+    if head.kind is specs.Categorical and isinstance(space, spaces.MultiBinary):
+        acts["parts"] = [{"kind": "choices", "sizes": [2] * head.actions}]  # two logits each
+    return [linear(head.linear), *halves, acts]

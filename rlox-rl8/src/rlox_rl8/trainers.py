@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -142,16 +142,13 @@ def _of_active_run(params: Mapping[str, Any]) -> LoggerCallback | None:
 
 def _reduce(key: str, values: Sequence[float]) -> float:
     """Combine a statistic of several horizons; deviations by their root mean square."""
-    match key.rpartition("/")[2]:
-        case "min":
-            return min(values)
-        case "max":
-            return max(values)
-        case "mean":
-            return sum(values) / len(values)
-        case "std":
-            return float((sum(v * v for v in values) / len(values)) ** 0.5)
-    return sum(values)
+    ways: dict[str, Callable[[Sequence[float]], float]] = {
+        "min": min,
+        "max": max,
+        "mean": lambda x: sum(x) / len(x),
+        "std": lambda x: math.sqrt(sum(v * v for v in x) / len(x)),
+    }
+    return ways.get(key.rpartition("/")[2], sum)(values)  # type: ignore[no-any-return]
 
 
 class Trainer(GenericTrainerBase):
