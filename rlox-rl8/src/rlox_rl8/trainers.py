@@ -58,12 +58,11 @@ class GenericTrainerBase:
     ) -> dict[str, Any]:
         """Collect from one reset to the next without learning, and return ``eval/`` statistics.
 
-        Args:
-            env_config: passed to the env's reset.
-            deterministic: act with the mode of the policy.
+        The arguments are those of :meth:`rlox_rl8.Algorithm.collect`.
 
         Raises:
             RuntimeError: the env is in the middle of its horizons.
+            ValueError: ``env_config`` is given, but the env is not reset again.
         """
         algorithm, every = self.algorithm, self.algorithm.horizons_per_env_reset
         if every > 0 and algorithm.state.horizons % every:

@@ -254,11 +254,8 @@ def imported(dotted: str) -> Any:
 def find_env(env: Any, config: Any) -> Any:
     """Return a class of batched envs.
 
-    Args:
-        env: such a class, ``"module:Class"``, or a function with the class's arguments; or an id,
-            a callable without arguments that makes an env, an env, a vector env or one of tensors,
-            as in ``ppo``.
-        config: options for making the latter.
+    That is ``env`` itself, also as ``"module:Class"``, or a function with a class's arguments; any
+    env that ``ppo`` takes gets an adapter, with the options of ``config``.
 
     Raises:
         ConfigError: ``env`` is neither, or a class got ``env_kwargs`` or ``env_backend``.
