@@ -42,13 +42,15 @@ class Task:
     published: str
     env_steps: int = 1_000_000
     seeds: int = 5
+    eval_freq: int = 30_000
 
     @property
     def path(self) -> Path:
         """File of its finished runs."""
-        return CELLS / f"{self.algorithm}-{self.env}.json"
+        return CELLS / f"{self.algorithm}-{self.env.replace('/', '-')}.json"
 
 
+GAME: dict[str, Any] = {"env_steps": 10_000_000, "seeds": 1, "eval_freq": 500_000}
 TASKS = [
     Task("ppo", "HalfCheetah-v5", "5,784 ± 1,244"),
     Task("ppo", "Hopper-v5", "2,609 ± 701"),
@@ -62,8 +64,13 @@ TASKS = [
     Task("td3", "Hopper-v5", "3,472 ± 117", seeds=3),
     Task("td3", "Walker2d-v5", "3,982 ± 275", seeds=3),
     Task("td3", "Ant-v5", "5,116 ± 800", seeds=3),
+    Task("ppo", "ALE/Pong-v5", "21.0", **GAME),
+    Task("ppo", "ALE/Breakout-v5", "398", **GAME),
+    Task("dqn", "ALE/Pong-v5", "20.6", **GAME),
+    Task("dqn", "ALE/Breakout-v5", "358", **GAME),
 ]
-"""With the scores of Tianshou's ``examples/mujoco/README.md``."""
+"""With the scores of Tianshou's ``examples/mujoco/README.md``, and of the RL Zoo's
+``benchmark.md`` for games."""
 
 
 def main() -> None:
@@ -93,8 +100,8 @@ def read(task: Task) -> dict[str, Any]:
         config = config.replace(save_replay_buffer=True)
     return {
         "algorithm": task.algorithm, "env": task.env, "env_steps": task.env_steps, "episodes": 20,
-        "eval_freq": 30_000, "eval_episodes": 10, "config": config.to_dict() | {"seed": None},
-        "runs": [],
+        "eval_freq": task.eval_freq, "eval_episodes": 10,
+        "config": config.to_dict() | {"seed": None}, "runs": [],
     }  # fmt: skip
 
 
