@@ -593,7 +593,7 @@ class TensorCollector:
             self._of_returns.push()
             if exact:
                 self._returns.copy_(torch.as_tensor(state["rewards"]["returns"]))
-        self.storage, self.compiles = None, state["compiles"]
+        self.storage, self.compiles = None, state.get("compiles")
         self.statistics.load_state_dict(state["statistics"], keep_running=False)
 
 
