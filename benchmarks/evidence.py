@@ -136,6 +136,7 @@ def row(task: Task) -> list[str]:
         return [name, "*missing*", "", "", "", task.published, ""]
     cell = read(task)
     runs, env_kwargs = cell["runs"], cell["config"]["env_kwargs"]
+    several = len(runs) > 1
     name += f", `{env_kwargs}`" if env_kwargs else ""
     curves = np.array([each["curve"]["mean_return"] for each in runs])
     best = curves[:, curves.mean(0).argmax()]
@@ -145,8 +146,8 @@ def row(task: Task) -> list[str]:
     return [
         name,
         f"{len(runs)} of {task.seeds}",
-        f"{best.mean():,.0f} ± {best.std(ddof=min(1, len(runs) - 1)):,.0f}",
-        f"{iqm.value:,.0f} [{iqm.low:,.0f}, {iqm.high:,.0f}]",
+        f"{best.mean():,.0f}" + (f" ± {best.std(ddof=1):,.0f}" if several else ""),
+        f"{iqm.value:,.0f}" + (f" [{iqm.low:,.0f}, {iqm.high:,.0f}]" if several else ""),
         f"{training:,.0f}",
         task.published,
         f"{minutes:.1f}",
