@@ -760,7 +760,7 @@ def require_vec_step(step: VecEnvStep, env: VecEnv, where: str = "") -> None:
         EnvError: a key is missing, or an array is of another shape or kind.
     """
     name = f"{type(env).__name__}.step_all{where}"
-    _require_keys(name, step, STEP_KEYS)
+    require_keys(name, step, STEP_KEYS)
     given: Any = step
     shape = (env.n_envs,)
     _require_array(f"rewards of {name}", given["rewards"], shape)
@@ -770,7 +770,12 @@ def require_vec_step(step: VecEnvStep, env: VecEnv, where: str = "") -> None:
         require_observations(given[key], env.observation_space, shape, f"{key}{{}} of {name}")
 
 
-def _require_keys(name: str, step: Any, keys: tuple[str, ...]) -> None:
+def require_keys(name: str, step: Any, keys: tuple[str, ...]) -> None:
+    """Refuse the result of a method called ``name`` without these keys.
+
+    Raises:
+        EnvError: it is not a mapping, or lacks a key.
+    """
     if not isinstance(step, Mapping):
         raise EnvError(f"{name} must return a dict with {', '.join(keys)}, got {_short(step)}")
     missing = [key for key in keys if key not in step]
@@ -790,7 +795,7 @@ def require_team_step(step: Any, env: MultiAgentVecEnv, keys: tuple[str, ...], n
     Raises:
         EnvError: a key is missing, or a group's array is missing or of another shape or kind.
     """
-    _require_keys(name, step, keys)
+    require_keys(name, step, keys)
     if "episode_ended" in keys:
         _require_array(f"episode_ended of {name}", step["episode_ended"], (env.n_envs,), kinds="b")
     for group, key in itertools.product(env.groups, keys):

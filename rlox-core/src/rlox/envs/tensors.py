@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from rlox.envs.gymnasium import STEP_KEYS
+from rlox.envs.gymnasium import STEP_KEYS, require_keys
 from rlox.errors import EnvError
 from rlox.nn.devices import find_device
 from rlox.protocols import TensorEnv, TensorStep, VecEnvStep
@@ -264,7 +264,7 @@ class TensorVecEnv:
     def step_all(self, actions: npt.NDArray[Any]) -> VecEnvStep:
         """Step all envs; see :class:`rlox.protocols.VecEnv`."""
         step = self.tensors.step(torch.as_tensor(actions, device=self.tensors.device))
-        require_keys(self.tensors, step)
+        require_keys(f"{type(self.tensors).__name__}.step", step, STEP_KEYS)
         arrays: Any = {key: map_leaves(array_of, step[key]) for key in STEP_KEYS}  # type: ignore[literal-required]
         arrays["rewards"] = arrays["rewards"].astype(np.float64)
         return arrays  # type: ignore[no-any-return]
@@ -284,17 +284,6 @@ class TensorVecEnv:
 
     def close(self) -> None:
         """Free nothing: tensors free themselves."""
-
-
-def require_keys(tensors: TensorEnv, step: Any) -> None:
-    """Refuse a step of an env of tensors without all keys of :class:`rlox.protocols.TensorStep`.
-
-    Raises:
-        EnvError: the step is not a dict, or lacks a key.
-    """
-    if missing := [key for key in STEP_KEYS if not isinstance(step, dict) or key not in step]:
-        name = type(tensors).__name__
-        raise EnvError(f"{name}.step must return a dict with {', '.join(missing)}")
 
 
 def array_of(tensor: Tensor) -> npt.NDArray[Any]:

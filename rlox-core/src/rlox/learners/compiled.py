@@ -46,8 +46,7 @@ def make_torch_learner(
     if isinstance(task, ReplayTask):
         return TorchReplayLearner(task)
     if isinstance(task.collector, TensorCollector):
-        decided = None if task.progress is not None else False
-        return TensorLearner(task, partial(fused, device=task.device), compiles=decided)
+        return TensorLearner(task, partial(fused, device=task.device))
     return TorchLearner(task)
 
 

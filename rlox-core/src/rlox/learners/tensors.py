@@ -22,14 +22,15 @@ from torch import Tensor
 
 from rlox.batches.rollout import RolloutBatch
 from rlox.batches.transitions import cut_into_sequences
-from rlox.envs.preprocessing import CLIP, EPSILON, Moments, Preprocessor
+from rlox.envs.gymnasium import STEP_KEYS, require_keys
+from rlox.envs.preprocessing import CLIP, EPSILON, Moments, Preprocessor, make_preprocessor
 from rlox.envs.running import (
     EpisodeStatistics,
     leaves_of,
     require_same_leaves,
     require_same_option,
 )
-from rlox.envs.tensors import TensorVecEnv, array_of, require_keys
+from rlox.envs.tensors import TensorVecEnv, array_of
 from rlox.errors import BackendError, ConfigError, EnvError, SpaceError
 from rlox.learners.rollouts import RolloutTask
 from rlox.losses import KL_TOLERANCE, Objective, mean_kl
@@ -163,7 +164,7 @@ class RememberingActor(Actor):
         return (*distribution.sample(getattr(self.policy, "generator", None)), values)
 
     def judge(self, obs: Any) -> Tensor:
-        """Return the values (N,) of what a step led to, which depend on the memory after it."""
+        """Return values (N,) of final observations, which depend on the memory after the step."""
         found: Tensor = self.policy.step(obs, self.memory)[1]
         return found
 
@@ -270,14 +271,11 @@ class TensorCollector:
                 f"'{env.tensors.device}', or give {type(env.tensors).__name__} a method to(device)"
             )
         self.env, self.n_envs, self.device = env, env.n_envs, device
-        self.observation_space = env.observation_space
-        self._preprocessor: Preprocessor | None = None
-        self._moments: dict[str, TensorMoments] = {}
-        if normalize_observations:
-            self._preprocessor = Preprocessor(env.observation_space, normalize=True, frame_stack=1)
-            self.observation_space = self._preprocessor.space
-            moments = self._preprocessor.moments.items()
-            self._moments = {name: TensorMoments(each, device) for name, each in moments}
+        self._preprocessor, self.observation_space = make_preprocessor(
+            env.observation_space, normalize_observations, 1
+        )
+        moments = {} if self._preprocessor is None else self._preprocessor.moments
+        self._moments = {name: TensorMoments(each, device) for name, each in moments.items()}
         self._of_returns = TensorMoments(Moments(), device) if normalize_rewards else None
         self._returns = torch.zeros(env.n_envs, dtype=torch.float64, device=device)
         self.clip_rewards = clip_rewards
@@ -362,7 +360,7 @@ class TensorCollector:
         Raises:
             EnvError: a key is missing, or a tensor has another shape, kind or device.
         """
-        require_keys(self.env.tensors, step)
+        require_keys(f"{type(self.env.tensors).__name__}.step", step, STEP_KEYS)
         for key in ("rewards", "terminated", "truncated"):
             self._require_tensor(f"{key} of step", step[key], getattr(store, key))
         for key in ("obs", "final_obs"):
@@ -636,8 +634,9 @@ class TensorLearner:
     Args:
         task: its collector is a :class:`TensorCollector`.
         fuse: compiles a function over tensors.
-        compiles: whether to do so; ``None``: at the first rollout on a GPU, if the task's progress
-            plans :data:`LONG` iterations. The collector's state keeps the choice.
+        compiles: whether to do so. A task with :attr:`~rlox.learners.rollouts.RolloutTask.progress`
+            also does on a GPU if it plans :data:`LONG` iterations at the first rollout; the
+            collector's state keeps the choice.
 
     Raises:
         BackendError: there are added losses.
@@ -650,7 +649,7 @@ class TensorLearner:
         task: RolloutTask,
         fuse: Callable[[Callable[..., Any]], Callable[..., Any]],
         *,
-        compiles: bool | None = False,
+        compiles: bool = False,
     ) -> None:
         if task.added_losses:
             raise BackendError(
@@ -696,14 +695,14 @@ class TensorLearner:
     def _choose_functions(self, n_steps: int) -> bool:
         """Compile functions, or no longer, if that is due; return whether they were replaced."""
         collector, progress, compiles = self._collector, self._task.progress, self._compiles
-        if compiles is None:
-            if collector.compiles is None and progress is not None:
+        if progress is not None:
+            if collector.compiles is None:
                 planned = progress.target_env_steps - progress.env_steps
                 iterations = planned // (n_steps * collector.n_envs)
                 collector.compiles = self._on_gpu and iterations >= LONG
                 if collector.compiles:
                     logging.getLogger("rlox").info("compiling, for %d iterations", iterations)
-            compiles = bool(collector.compiles) and self._on_gpu
+            compiles = collector.compiles and self._on_gpu
         if compiles is self._is_compiled:
             return False
         keep = self._fuse if compiles else lambda function: function
