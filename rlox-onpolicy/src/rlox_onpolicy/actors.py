@@ -13,7 +13,13 @@ from rlox.config.composition import selection
 from rlox.config.model import given_options
 from rlox.envs.make import fixed_env_count
 from rlox.errors import ConfigError
-from rlox.rollouts import ActorPlan, ActorRollouts, RolloutAlgorithm, RolloutMetrics
+from rlox.rollouts import (
+    ActorPlan,
+    ActorRollouts,
+    RolloutAlgorithm,
+    RolloutMetrics,
+    resolve_for_env,
+)
 from rlox.training.hooks import Hooks
 
 from rlox_onpolicy.configs import ActorsConfig
@@ -57,9 +63,8 @@ class ActorAlgorithm(RolloutAlgorithm):
         for name, value in worker_options(env_id, self.worker_addresses).items():
             options.setdefault(name, value)
         given = given_options(self.config_class, config, **options)
-        of_envs = ("preset", "actor_backend", "n_actors", "n_envs")
-        fixed = self.config_class(**{name: given[name] for name in of_envs if name in given})
-        return self.config_class(**{**fit_to_envs(fixed, env_id).given(), **given})
+        of_envs = ("actor_backend", "n_actors")
+        return resolve_for_env(self.config_class, given, fit_to_envs, env_id, *of_envs)
 
     def _env_options(self) -> dict[str, Any]:
         cfg = self.config

@@ -10,6 +10,7 @@ from rlox.rollouts.algorithm import (
     fit_to_env,
     minimize_over_epochs,
     require_objective,
+    resolve_for_env,
 )
 from rlox.rollouts.collector import (
     EnvMemory,
@@ -38,4 +39,5 @@ __all__ = [
     "fit_to_env",
     "minimize_over_epochs",
     "require_objective",
+    "resolve_for_env",
 ]

@@ -204,10 +204,7 @@ class RolloutAlgorithm(Algorithm):
     def _resolve(self, env_id: Any, config: Any, options: dict[str, Any]) -> Config:
         """Return the config from the constructor's arguments."""
         given = given_options(self.config_class, config, **options)
-        if "n_envs" not in given:  # numbers of rows are checked against those of the env
-            preset = {name: given[name] for name in ("preset",) if name in given}
-            given = {**fit_to_env(self.config_class(**preset), env_id).given(), **given}
-        return self.config_class(**given)
+        return resolve_for_env(self.config_class, given, fit_to_env, env_id)
 
     def make_collector(self) -> Any:
         """Return the collector that steps the envs, an :class:`rlox.learners.rollouts.Unroller`.
@@ -428,6 +425,27 @@ def minimize_over_epochs(
             task.optimizer.step(loss, rate)
             hooks.train_batch(lambda terms=terms: mean_terms(type(terms), [terms]))  # type: ignore[misc]
     return mean_terms(type(collected[0]), collected)
+
+
+def resolve_for_env(
+    cls: type[ConfigT],
+    given: Mapping[str, Any],
+    fit: Callable[[ConfigT, Any], ConfigT],
+    env: Any,
+    *of_envs: str,
+) -> ConfigT:
+    """Return a config whose numbers of rows are checked against those of the env.
+
+    Args:
+        cls: its class.
+        given: its options.
+        fit: fits a config to an env, such as :func:`fit_to_env`.
+        env: the user's env.
+        of_envs: options besides ``preset`` and ``n_envs`` that ``fit`` reads.
+    """
+    names = ("preset", "n_envs", *of_envs)
+    fixed = fit(cls(**{name: given[name] for name in names if name in given}), env)
+    return cls(**{**fixed.given(), **given})
 
 
 def fit_to_env(config: ConfigT, env: Any) -> ConfigT:
