@@ -12,8 +12,8 @@ Libraries that are not installed are left out.
     robot       48 observations, 12 actions, 24 steps of 4,096 envs; 5 epochs of 4 minibatches, two
                 512-256-128 with ELU; the dynamics are one matrix product
 
-With ``--learn``, seconds after the capture until CartPole-v1's mean return is 475, and for five
-seeds of the robot the mean reward of a step after 100 iterations, beside rsl_rl's, and memory.
+With ``--learn``, seconds after the capture until CartPole-v1's mean return is 475, and five seeds
+of the robot next to rsl_rl's: the mean reward of a step after 100 iterations, and memory.
 """
 
 from __future__ import annotations

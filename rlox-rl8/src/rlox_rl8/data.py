@@ -124,8 +124,9 @@ class AlgorithmHparams:
     @property
     def half(self) -> torch.dtype:
         """Networks' dtype under ``enable_amp``."""
-        wide = ("bfloat16", "auto" if self.device_type == "cpu" else "bfloat16")
-        return torch.bfloat16 if self.amp_dtype in wide else torch.float16
+        if self.amp_dtype == "auto":
+            return torch.bfloat16 if self.device_type == "cpu" else torch.float16
+        return torch.bfloat16 if self.amp_dtype == "bfloat16" else torch.float16
 
     @property
     def num_samples(self) -> int:

@@ -351,20 +351,13 @@ class RecurrentPolicy(Recurrent):
     """Policy and value function for any spaces, each with a recurrent layer of its own.
 
     Features of the encoder, which both share, go through an LSTM or GRU and a tanh network. The
-    state is one row per env: the policy's memory, then the value function's.
+    state is one row per env: the policy's memory, then the value function's. Other arguments and
+    errors are those of :class:`ActorCriticPolicy`.
 
     Args:
-        encoder: from observations to features, with the attribute ``output_size``; see
-            :func:`rlox.nn.make_encoder`.
-        action_space: of one env.
         kind: ``"lstm"`` or ``"gru"``.
         memory_size: units of each recurrent layer.
         hidden: see :class:`DiscretePolicy`, after the recurrent layer.
-        generator: source of the weights and of the sampled actions; ``None`` uses torch's global
-            one.
-
-    Raises:
-        SpaceError: there is no distribution over the action space.
     """
 
     def __init__(

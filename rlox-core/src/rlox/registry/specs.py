@@ -36,7 +36,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class MadeSpec(Spec):
-    """A spec of what a factory makes, ``"module:function"`` or ``"module:Class"``."""
+    """A spec with a factory, ``"module:function"`` or ``"module:Class"``."""
 
     factory: str
 
