@@ -5,7 +5,7 @@
 
 The first trains each policy of the gallery with its preset, evaluates it, films an episode and
 notes all numbers in ``docs/gallery/films.json``; it takes seconds to minutes each. The second draws
-those learning curves, and results that are committed in ``benchmarks`` and ``scores``, in seconds.
+the speeds of ``benchmarks/results`` and the learning curves of ``scores/evidence``, in seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import rlox
-from rlox.callbacks import Callback
 from rlox.config.presets import list_presets
 from rlox_tools.analysis import bootstrap_iqm
 
@@ -29,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 GALLERY = ROOT / "docs" / "gallery"
 FILMS = GALLERY / "films.json"
 RESULTS = ROOT / "benchmarks" / "results"
+EVIDENCE = ROOT / "scores" / "evidence"
 
 SEED = 0
 EPISODES = 20
@@ -42,6 +42,7 @@ OFF_POLICY = {"SAC": "Pendulum-v1", "TD3": "Pendulum-v1", "DQN": "CartPole-v1"}
 """Envs of ``benchmarks/off_policy_end_to_end.py``."""
 
 OURS, THEIRS = "#d9480f", "#7d8590"
+COLOUR = {"ppo": OURS, "sac": "#1971c2", "td3": "#2f9e44"}
 STYLE = {
     **dict.fromkeys(
         ("text.color", "axes.labelcolor", "axes.titlecolor", "axes.edgecolor", "xtick.color",
@@ -75,24 +76,6 @@ GALLERY_FILMS = (
     Film("lunar-lander", "ppo", "LunarLander-v3", 3),
     Film("walker", "ppo", "Walker2d-v5", 6, camera="track"),
 )
-
-
-class Curve(Callback):
-    """Mean returns of the latest training episodes, by env steps."""
-
-    def __init__(self) -> None:
-        self.points: list[tuple[int, float]] = []
-
-    def on_iteration_end(self, **kwargs: Any) -> None:
-        """Keep one point."""
-        score = kwargs["metrics"]["mean_reward"]
-        if np.isfinite(score):
-            self.points.append((kwargs["step"], round(float(score), 2)))
-
-    def thinned(self, n: int = 100) -> list[tuple[int, float]]:
-        """Return at most ``n`` points at even distances."""
-        kept = np.linspace(0, len(self.points) - 1, min(n, len(self.points))).astype(int)
-        return [self.points[i] for i in kept]
 
 
 def frames(algorithm: Any, film: Film) -> Iterator[np.ndarray]:
@@ -130,9 +113,7 @@ def write_film(pictures: Iterator[np.ndarray], path: Path, *, milliseconds: int)
 def make_film(film: Film) -> dict[str, Any]:
     """Train, evaluate and film one policy, and return its numbers."""
     [preset] = [p for p in list_presets(film.algorithm, film.env) if p.name == film.preset]
-    curve = Curve()
-    algorithm = rlox.make(film.algorithm, env=film.env, preset=film.preset, seed=SEED,
-                          callbacks=[curve])  # fmt: skip
+    algorithm = rlox.make(film.algorithm, env=film.env, preset=film.preset, seed=SEED)
     start = time.perf_counter()
     algorithm.train(total_timesteps=preset.steps)
     seconds = time.perf_counter() - start
@@ -147,27 +128,7 @@ def make_film(film: Film) -> dict[str, Any]:
         "train_seconds": round(seconds, 1),
         "mean_return": round(float(evaluation.mean_return), 2),
         "episodes": EPISODES,
-        "curve": curve.thinned(),
     }
-
-
-def draw_films() -> None:
-    """Draw the learning curves of the films."""
-    import matplotlib.pyplot as plt
-
-    noted = json.loads(FILMS.read_text(encoding="utf-8"))
-    drawn = [film for film in noted.values() if film["curve"]]
-    figure, axes = plt.subplots(1, len(drawn), figsize=(2.4 * len(drawn), 2.4))
-    for axis, of_film in zip(axes, drawn, strict=True):
-        steps, returns = np.transpose(of_film["curve"])
-        axis.plot(steps / 1000, returns, color=OURS)
-        axis.set_title(f"{of_film['algorithm']} · {of_film['env']}", fontsize=8)
-        axis.set_xlabel("thousand env steps", fontsize=8)
-        axis.tick_params(labelsize=7)
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("return of training episodes", fontsize=8)
-    figure.tight_layout()
-    figure.savefig(GALLERY / "curves.png", dpi=100)
 
 
 def speeds() -> list[tuple[str, dict[str, float]]]:
@@ -224,47 +185,32 @@ def draw_speeds() -> None:
     figure.savefig(GALLERY / "speed.png", dpi=160)
 
 
-def cheetahs() -> dict[str, np.ndarray]:
-    """Return SAC's learning curves on HalfCheetah-v5 (seeds, points) by library, and the steps."""
-    steps = np.arange(5_000, 50_001, 2_500)
-    curves: dict[str, np.ndarray] = {"steps": steps}
-    for library in ("rlox", "stable-baselines3"):
-        files = sorted((RESULTS / "mujoco").glob(f"sac-{library}-HalfCheetah-v5-*.json"))
-        runs = [json.loads(path.read_text(encoding="utf-8"))["curve"] for path in files]
-        curves[library] = np.stack([np.interp(steps, *np.transpose(run)) for run in runs])
-    return curves
-
-
 def draw_learning() -> None:
-    """Draw ten trainings of PPO, and five of SAC beside Stable-Baselines3's, with intervals."""
+    """Draw the evaluations of the evidence's cells on MuJoCo, one panel for each env."""
     import matplotlib.pyplot as plt
 
-    path = ROOT / "scores/learning-curves/ppo-native-learner-CartPole-v1.json"
-    noted = json.loads(path.read_text(encoding="utf-8"))
-    poles = np.array(noted["mean_return_of_last_100_episodes"]["ppo, native learner"])
-    figure, (left, right) = plt.subplots(1, 2, figsize=(6.4, 2.7))
-    steps = np.linspace(0, noted["env_steps"], poles.shape[1] + 1)[1:] / 1000
-    _draw_curve(left, steps, poles, OURS, "rlox")
-    left.set(title="PPO · CartPole-v1 · 10 seeds", xlabel="thousand env steps", ylabel="return")
-    curves = cheetahs()
-    for library, colour in (("stable-baselines3", THEIRS), ("rlox", OURS)):
-        _draw_curve(right, curves["steps"] / 1000, curves[library], colour, library)
-    n_seeds = len(curves["rlox"])
-    right.set(title=f"SAC · HalfCheetah-v5 · {n_seeds} seeds", xlabel="thousand env steps")
-    right.legend(fontsize=8, frameon=False)
-    for axis in (left, right):
-        axis.title.set_fontsize(9)
+    cells = [json.loads(path.read_text("utf-8")) for path in sorted(EVIDENCE.glob("*-v5.json"))]
+    figure, axes = plt.subplots(2, 2, figsize=(6.4, 4.6))
+    for axis, robot in zip(axes.flat, ("HalfCheetah", "Hopper", "Walker2d", "Ant"), strict=True):
+        for cell in cells:
+            if cell["env"] == f"{robot}-v5":
+                name, runs = cell["algorithm"], [each["curve"] for each in cell["runs"]]
+                iqm = bootstrap_iqm([np.array([run["mean_return"] for run in runs])])
+                steps, label = (
+                    np.array(runs[0]["env_steps"]) / 1000,
+                    f"{name.upper()} ({len(runs)})",
+                )
+                axis.plot(steps, iqm.value, color=COLOUR[name], label=label)
+                axis.fill_between(
+                    steps, iqm.low, iqm.high, color=COLOUR[name], alpha=0.2, linewidth=0
+                )
+        axis.set_title(f"{robot}-v5", fontsize=9)
         axis.tick_params(labelsize=8)
         axis.grid(alpha=0.3)
+        axis.legend(fontsize=8, frameon=False)
+    axes[1, 0].set(xlabel="thousand env steps", ylabel="return")
     figure.tight_layout()
     figure.savefig(GALLERY / "learning.png", dpi=110)
-
-
-def _draw_curve(axis: Any, steps: np.ndarray, runs: np.ndarray, colour: str, label: str) -> None:
-    """Draw the interquartile mean of runs (seeds, points) with its 95 % interval."""
-    iqm = bootstrap_iqm([runs])
-    axis.plot(steps, iqm.value, color=colour, label=label)
-    axis.fill_between(steps, iqm.low, iqm.high, color=colour, alpha=0.2, linewidth=0)
 
 
 def main() -> None:
@@ -278,7 +224,6 @@ def main() -> None:
         import matplotlib.pyplot as plt
 
         plt.rcParams.update(STYLE)
-        draw_films()
         draw_speeds()
         draw_learning()
         return
@@ -290,7 +235,7 @@ def main() -> None:
         noted[film.name] = make_film(film)
         ordered = {f.name: noted[f.name] for f in GALLERY_FILMS if f.name in noted}
         FILMS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
-        print(film.name, {k: v for k, v in noted[film.name].items() if k != "curve"}, flush=True)
+        print(film.name, noted[film.name], flush=True)
 
 
 if __name__ == "__main__":
