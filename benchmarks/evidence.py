@@ -111,7 +111,8 @@ def run(task: Task, seed: int) -> None:
     if seed in [each["seed"] for each in cell["runs"]]:
         return
     folder = RUNS / f"{task.path.stem}-{seed}"
-    start = max(folder.glob("*.safetensors"), key=steps_of, default=None)
+    saved = [path for path in folder.glob("*.safetensors") if steps_of(path) < task.env_steps]
+    start = max(saved, key=steps_of, default=None)
     found = train(cell, seed, folder=folder, start=start) | {"machine": machine(PACKAGES)}
     cell["runs"] = sorted([*cell["runs"], found], key=lambda each: each["seed"])
     CELLS.mkdir(exist_ok=True)
