@@ -175,7 +175,8 @@ def plant(monkeypatch):
     def plant(hook, **fields):
         spec = HOOKS[hook](name="mine", summary="Mine.", **fields)
         planted = Registry([Registration(spec, hook, "rlox-mine")])
-        for user in ("registry", "registry.table", "algorithm", "replay.buffers"):
+        # the registry last: what is first imported here must not keep the planted one
+        for user in ("replay.buffers", "algorithm", "registry.table", "registry"):
             monkeypatch.setattr(f"rlox.{user}.get_registry", lambda: planted)
 
     return plant

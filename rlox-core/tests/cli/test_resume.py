@@ -69,7 +69,7 @@ def whole(run, kept):
 def test_resumed_run_equals_the_uninterrupted_one(run, step):
     """Draws, logs, evaluations and the best model's step are the same; no row is twice there."""
     crash_after("cut", step)
-    result = run("resume", "cut")
+    result = run("resume", "cut/run.json")
     assert result.code == 0, result.err
     assert draws("cut") == draws("whole")
     for name in LOGS:

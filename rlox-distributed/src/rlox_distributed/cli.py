@@ -12,7 +12,7 @@ import typer
 
 def make_command() -> typer.Typer:
     """Return the command."""
-    app = typer.Typer()
+    app = typer.Typer(add_completion=False)
     app.command()(worker)
     return app
 

@@ -237,6 +237,7 @@ def resume_in_folder(
         ConfigError: there is no run, or it is finished or under way.
         CheckpointError: the run has no checkpoint that can be read, or it does not fit.
     """
+    run = run.parent if run.name == "run.json" else run
     folder = RunFolder(run.absolute().parent.parent if run.is_file() else run)
     record = folder.read()
     options = RunOptions.from_dict(record.get("options"))
