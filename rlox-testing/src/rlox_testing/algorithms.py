@@ -30,8 +30,7 @@ from rlox_testing.probes import (
     RowRecorder,
     check,
     require,
-    require_one,
-    require_rows,
+    require_actions,
     require_seeded,
     run_checks,
 )
@@ -142,18 +141,7 @@ def check_predict(name: str, env: Any = CARTPOLE, **arguments: Any) -> None:
         watched = case.probe()
         algorithm = case.build(watched)
         obs = np.concatenate([np.array(watched.reset_all(seed)) for seed in (0, 100, 200)])
-        space = watched.action_space
-        batch = algorithm.predict(obs)
-        require_rows("actions", batch, len(obs), space)
-        require_rows("actions", algorithm.predict(obs[:1]), 1, space)
-        require_rows("actions", algorithm.predict(obs, deterministic=False), len(obs), space)
-        for i in (0, len(obs) - 1):
-            action = algorithm.predict(obs[i])
-            require_one("one action", action, space)
-            require(
-                np.allclose(action, batch[i], atol=1e-4),
-                f"one observation gives {action}, the same one in a batch {batch[i]}",
-            )
+        require_actions(algorithm, obs, watched.action_space)
 
 
 ALGORITHM_CHECKS: tuple[Callable[..., str | None], ...] = (

@@ -22,8 +22,7 @@ def _make(name: str, env_id: str, n_envs: int, options: Any) -> VecEnv:
     registration = get_registry().get("rlox_env_backends", name)
     env_ids = registration.spec.env_ids
     require(
-        not env_ids or env_id in env_ids,
-        f"the spec's env_ids must name '{env_id}', got {env_ids}",
+        not env_ids or env_id in env_ids, f"the spec's env_ids must name '{env_id}', got {env_ids}"
     )
     env: VecEnv = registration.build(env_id, n_envs=n_envs, env_kwargs=None, options=options)
     require(env.n_envs == n_envs, f"n_envs must be {n_envs}, got {env.n_envs}")
@@ -49,9 +48,7 @@ def _trajectory(env: VecEnv, n_steps: int, seed: int) -> list[Any]:
     return steps
 
 
-def _check_of_envs(
-    function: Callable[[Make, int, int], str | None],
-) -> Callable[..., str | None]:
+def _check_of_envs(function: Callable[[Make, int, int], str | None]) -> Callable[..., str | None]:
     """Give a check its arguments, and close the envs that it makes."""
 
     def run(

@@ -17,14 +17,7 @@ from rlox.algorithm import make
 from rlox.registry.table import algorithm_class, config_class, spec
 
 from rlox_testing.declarations import check_config_documented, check_spec
-from rlox_testing.probes import (
-    Recorder,
-    SaveOnce,
-    check,
-    refused,
-    require,
-    require_same,
-)
+from rlox_testing.probes import Recorder, SaveOnce, check, refused, require, require_same
 from rlox_testing.restoring import require_gradient_steps, require_resumes
 
 Arguments = Callable[[], Mapping[str, Any]]

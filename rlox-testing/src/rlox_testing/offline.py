@@ -23,8 +23,7 @@ from rlox_testing.probes import (
     check,
     refused,
     require,
-    require_one,
-    require_rows,
+    require_actions,
     require_seeded,
 )
 from rlox_testing.restoring import require_gradient_steps, require_resumes
@@ -72,16 +71,7 @@ def check_offline_seeding(name: str, dataset: Any, **arguments: Any) -> None:
 def check_offline_predict(name: str, dataset: Any, **arguments: Any) -> None:
     """Check actions for one observation and for batches: type, shape, dtype, within bounds."""
     algorithm: Any = make(name, dataset=dataset, **arguments)
-    obs = _some_obs(dataset)
-    for deterministic in (True, False):
-        actions = algorithm.predict(obs, deterministic=deterministic)
-        require_rows("actions", actions, len(obs), algorithm.action_space)
-    one, batch = algorithm.predict(obs[0]), algorithm.predict(obs)
-    require_one("one action", one, algorithm.action_space)
-    require(
-        np.allclose(one, batch[0], atol=1e-4),
-        f"one observation gives {one}, the same one in a batch {batch[0]}",
-    )
+    require_actions(algorithm, _some_obs(dataset), algorithm.action_space)
 
 
 @check

@@ -71,13 +71,24 @@ def require_rows(what: str, rows: Any, size: int, space: gymnasium.Space[Any]) -
     require(not outside, f"{what} must lie in {space}, got {outside[:1]}")
 
 
-def require_one(what: str, value: Any, space: gymnasium.Space[Any]) -> None:
-    """Require one value of the space, an int for a ``Discrete``."""
-    if isinstance(space, gymnasium.spaces.Discrete):
-        require(type(value) is int, f"{what} must be an int, got {type(value).__name__}")
-    else:
-        _require_array(what, value, space.shape or (), space)
-    require(space.contains(value), f"{what} must lie in {space}, got {value!r}")
+def require_actions(algorithm: Any, obs: Any, space: gymnasium.Space[Any]) -> None:
+    """Require actions of the space for observations (B, ...), together and alone, in its dtype."""
+    batch = algorithm.predict(obs)
+    require_rows("actions", batch, len(obs), space)
+    require_rows("actions", algorithm.predict(obs[:1]), 1, space)
+    require_rows("actions", algorithm.predict(obs, deterministic=False), len(obs), space)
+    for i in (0, len(obs) - 1):
+        action = algorithm.predict(obs[i])
+        if isinstance(space, gymnasium.spaces.Discrete):
+            kind = type(action).__name__
+            require(type(action) is int, f"one action must be an int, got {kind}")
+        else:
+            _require_array("one action", action, space.shape or (), space)
+        require(space.contains(action), f"one action must lie in {space}, got {action!r}")
+        require(
+            np.allclose(action, batch[i], atol=1e-4),
+            f"one observation gives {action}, the same one in a batch {batch[i]}",
+        )
 
 
 def _require_array(
@@ -147,7 +158,8 @@ class ProbeVecEnv:
     """
 
     def __init__(self, env: VecEnv) -> None:
-        self._env = env
+        self._env, self.n_envs = env, env.n_envs
+        self.observation_space, self.action_space = env.observation_space, env.action_space
         self._running = np.zeros(env.n_envs)
         self.vector_steps = 0
         """Calls of :meth:`step_all`."""
@@ -163,21 +175,6 @@ class ProbeVecEnv:
     def mean_return(self) -> float:
         """Mean return of the last 100 finished episodes; NaN before the first."""
         return float(np.mean(self.returns[-100:])) if self.returns else float("nan")
-
-    @property
-    def n_envs(self) -> int:
-        """Number of envs N."""
-        return self._env.n_envs
-
-    @property
-    def observation_space(self) -> gymnasium.Space[Any]:
-        """Space of one env's observation."""
-        return self._env.observation_space
-
-    @property
-    def action_space(self) -> gymnasium.Space[Any]:
-        """Space of one env's action."""
-        return self._env.action_space
 
     def reset_all(self, seed: int | Sequence[int] | None = None) -> Any:
         """Reset all envs."""

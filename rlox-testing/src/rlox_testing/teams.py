@@ -12,16 +12,12 @@ from typing import Any
 import numpy as np
 from rlox.algorithm import make
 from rlox.envs.teams import make_team_env
-from rlox.protocols import StatefulVecEnv
+from rlox.protocols import MultiAgentVecEnv, StatefulVecEnv
 from rlox.registry.table import algorithm_class
 
 from rlox_testing.arrays import RewritingVecEnv
 from rlox_testing.cases import Case
-from rlox_testing.declarations import (
-    check_config_documented,
-    check_config_round_trip,
-    check_spec,
-)
+from rlox_testing.declarations import check_config_documented, check_config_round_trip, check_spec
 from rlox_testing.known_envs import check_team_masks
 from rlox_testing.probes import (
     Recorder,
@@ -55,7 +51,7 @@ def check_team_training(name: str, env: Any, **arguments: Any) -> None:
     """Check two iterations: the clock counts copies of the env, rows have each agent's return."""
     rows, recorder = RowRecorder(), Recorder()
     with make(name, env=env, logger=rows, callbacks=[recorder], **arguments) as algorithm:
-        agents = _agents(env, algorithm)
+        agents = _closed(env, algorithm).possible_agents
         for iteration in (1, 2):
             metrics = algorithm.train(1)
             require(
@@ -83,9 +79,10 @@ def check_team_training(name: str, env: Any, **arguments: Any) -> None:
         )
 
 
-def _agents(env: Any, algorithm: Algorithm) -> tuple[str, ...]:
+def _closed(env: Any, algorithm: Algorithm) -> MultiAgentVecEnv:
+    """Return an env like the algorithm's, closed again."""
     with closing(make_team_env(env, n_envs=1, backend=algorithm.config.env_backend)) as vec_env:
-        return vec_env.possible_agents
+        return vec_env
 
 
 @check
@@ -111,7 +108,7 @@ def check_team_evaluation(name: str, env: Any, **arguments: Any) -> None:
         one = algorithm.evaluate(n_episodes=3, seed=5)
         two = algorithm.evaluate(n_episodes=3, seed=5)
         require(
-            set(one.agent_returns) == set(_agents(env, algorithm)),
+            set(one.agent_returns) == set(_closed(env, algorithm).possible_agents),
             f"agent_returns must name every agent, got {sorted(one.agent_returns)}",
         )
         require(
@@ -132,7 +129,7 @@ def check_team_resume(name: str, env: Any, **arguments: Any) -> str | None:
         straight.save(path)
         given = {} if isinstance(env, str) else {"env_id": env}
         with algorithm_class(name).from_checkpoint(path, **given) as resumed:
-            if not _is_stateful(env, straight):
+            if not isinstance(_closed(env, straight), StatefulVecEnv):
                 require(
                     resumed.clock.env_steps == straight.clock.env_steps, "the clock was not saved"
                 )
@@ -144,11 +141,6 @@ def check_team_resume(name: str, env: Any, **arguments: Any) -> str | None:
                 full_state(straight), full_state(resumed), "a resumed training ends elsewhere"
             )
     return None
-
-
-def _is_stateful(env: Any, algorithm: Algorithm) -> bool:
-    with closing(make_team_env(env, n_envs=1, backend=algorithm.config.env_backend)) as vec_env:
-        return isinstance(vec_env, StatefulVecEnv)
 
 
 @check
