@@ -4,50 +4,33 @@ from collections.abc import Iterable
 
 from rlox.registry.specs import AlgorithmSpec, CommandSpec, LossSpec, hookimpl
 
+ALGORITHMS = (
+    ("GRPO", "grpo", ("reward_fn",), "2402.03300",
+     "Group relative policy optimisation of a language model, by a reward function."),
+    ("DPO", "dpo", (), "2305.18290",
+     "Direct preference optimisation: a language model learns from preference pairs."),
+    ("OnlineDPO", "online_dpo", ("preference_fn",), "2402.04792",
+     "DPO on pairs that the model samples itself, judged by a preference function."),
+    ("SFT", "sft", (), "2203.02155",
+     "Supervised fine-tuning of a language model on prompts with completions."),
+)  # fmt: skip
+"""Class, name, needed functions, paper on arXiv, and summary."""
+
 
 @hookimpl
 def rlox_algorithms() -> Iterable[AlgorithmSpec]:
     """Register GRPO, DPO, OnlineDPO and supervised fine-tuning."""
-    yield AlgorithmSpec(
-        name="grpo",
-        summary="Group relative policy optimisation of a language model, by a reward function.",
-        config="rlox_llm.configs:GRPOConfig",
-        factory="rlox_llm.grpo:GRPO",
-        paper="https://arxiv.org/abs/2402.03300",
-        needs=("model", "reward_fn"),
-        takes=("ref_model", "dataset", "tokenizer"),
-        env=False,
-    )
-    yield AlgorithmSpec(
-        name="dpo",
-        summary="Direct preference optimisation: a language model learns from preference pairs.",
-        config="rlox_llm.configs:DPOConfig",
-        factory="rlox_llm.dpo:DPO",
-        paper="https://arxiv.org/abs/2305.18290",
-        needs=("model",),
-        takes=("ref_model", "dataset", "tokenizer"),
-        env=False,
-    )
-    yield AlgorithmSpec(
-        name="online_dpo",
-        summary="DPO on pairs that the model samples itself, judged by a preference function.",
-        config="rlox_llm.configs:OnlineDPOConfig",
-        factory="rlox_llm.online_dpo:OnlineDPO",
-        paper="https://arxiv.org/abs/2402.04792",
-        needs=("model", "preference_fn"),
-        takes=("ref_model", "dataset", "tokenizer"),
-        env=False,
-    )
-    yield AlgorithmSpec(
-        name="sft",
-        summary="Supervised fine-tuning of a language model on prompts with completions.",
-        config="rlox_llm.configs:SFTConfig",
-        factory="rlox_llm.sft:SFT",
-        paper="https://arxiv.org/abs/2203.02155",
-        needs=("model",),
-        takes=("dataset", "tokenizer"),
-        env=False,
-    )
+    for cls, name, functions, paper, summary in ALGORITHMS:
+        yield AlgorithmSpec(
+            name=name,
+            summary=summary,
+            config=f"rlox_llm.configs:{cls}Config",
+            factory=f"rlox_llm.{name}:{cls}",
+            paper=f"https://arxiv.org/abs/{paper}",
+            needs=("model", *functions),
+            takes=(*(() if name == "sft" else ("ref_model",)), "dataset", "tokenizer"),
+            env=False,
+        )
 
 
 @hookimpl
@@ -63,10 +46,7 @@ def rlox_policy_losses() -> Iterable[LossSpec]:
         "luspo": "Clipped ratio, summed over each completion.",
         "vespo": "Smooth weight for the whole completion.",
     }
-    options = {
-        "sapo": "rlox_llm.configs:SAPOOptions",
-        "vespo": "rlox_llm.configs:VESPOOptions",
-    }
+    options = {"sapo": "rlox_llm.configs:SAPOOptions", "vespo": "rlox_llm.configs:VESPOOptions"}
     for name, summary in summaries.items():
         yield LossSpec(name, summary, f"rlox_llm.losses.policy:{name}", options.get(name))
 
