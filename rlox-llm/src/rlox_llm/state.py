@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from rlox import registry
@@ -12,33 +13,23 @@ from rlox.nn import module_state, require_digest
 from rlox.nn.devices import load_module_state, module_digest
 from rlox.seeding import SeedStreams
 from rlox.training import checkpoint as checkpoints
-from torch import Tensor, nn
+from torch import nn
 
 from rlox_llm.building import adapted, load_model, load_tokenizer, merged
 from rlox_llm.models import CausalModel
 
 
-class _Part:
-    """The frozen or the trained part of a module's state, as the module's own tensors."""
-
-    def __init__(self, module: nn.Module, *, frozen: bool) -> None:
-        fixed = {
-            name
-            for name, parameter in module.named_parameters(remove_duplicate=False)
-            if not parameter.requires_grad
-        }
-        state = module.state_dict()
-        self._state = {name: state[name] for name in state if (name in fixed) is frozen}
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return the tensors by name."""
-        return self._state
+def _part(module: nn.Module, *, frozen: bool) -> Any:
+    """Return the frozen or the trained part of a module, whose state is its own tensors."""
+    named = module.named_parameters(remove_duplicate=False)
+    fixed = {name for name, parameter in named if not parameter.requires_grad}
+    state = {k: v for k, v in module.state_dict().items() if (k in fixed) is frozen}
+    return SimpleNamespace(state_dict=lambda: state)
 
 
 def trained_state(module: nn.Module) -> dict[str, Any]:
     """Return trainable parameters and buffers as arrays, and a digest of all others."""
-    trained: Any = _Part(module, frozen=False)
-    frozen: Any = _Part(module, frozen=True)
+    trained, frozen = _part(module, frozen=False), _part(module, frozen=True)
     return {"trained": module_state(trained), "frozen": module_digest(frozen)}
 
 
@@ -48,10 +39,8 @@ def load_trained_state(module: nn.Module, name: str, state: Mapping[str, Any]) -
     Raises:
         CheckpointError: the module or its frozen weights differ.
     """
-    trained: Any = _Part(module, frozen=False)
-    frozen: Any = _Part(module, frozen=True)
-    require_digest(frozen, f"{name}'s frozen part", state["frozen"])
-    load_module_state(trained, state["trained"])
+    require_digest(_part(module, frozen=True), f"{name}'s frozen part", state["frozen"])
+    load_module_state(_part(module, frozen=False), state["trained"])
 
 
 def reference_state(reference: CausalModel | None, *, moves: bool) -> Any:
