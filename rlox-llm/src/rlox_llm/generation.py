@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from rlox.errors import DatasetError
 from torch import Tensor
 
 from rlox_llm.configs import LanguageConfig, SamplingConfig
 from rlox_llm.models import CausalModel
-from rlox_llm.prompts import padded_completions, padded_prompts
+from rlox_llm.prompts import padded_completions, padded_prompts, require_fit
 from rlox_llm.tokens import Texts
 
 
@@ -218,7 +217,8 @@ def complete(
         ValueError: the generator returned another number of completions or an empty one, or used
             stale weights or other sampling parameters.
     """
-    _require_room(model, prompts, sampling)
+    longest = max(prompts, key=len)
+    require_fit(model, "a prompt", longest, max_new_tokens=sampling.max_new_tokens)
     params = replace(sampling, seed=int(torch.randint(2**31, (), generator=stream)))
     generator.sync(model.module.named_parameters(), version)
     found = generator.generate([prompt.tolist() for prompt in prompts], n, params)
@@ -237,15 +237,6 @@ def complete(
         logps = logps.to(model.device).masked_fill(~mask, 0.0)
     rows = [prompt for prompt in prompts for _ in range(n)]
     return Completions(rows, tokens, mask, logps, ended.to(model.device), params, version)
-
-
-def _require_room(model: CausalModel, prompts: Sequence[Tensor], sampling: Sampling) -> None:
-    longest = max(len(prompt) for prompt in prompts)
-    if model.context is not None and longest + sampling.max_new_tokens > model.context:
-        raise DatasetError(
-            f"a prompt of {longest} tokens and max_new_tokens={sampling.max_new_tokens} pass the "
-            f"context of the {model.name}, {model.context} tokens; shorten one of them"
-        )
 
 
 def _require_as_asked(found: Rollouts, n: int, params: Sampling, version: int) -> None:
