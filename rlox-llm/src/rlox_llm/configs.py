@@ -39,9 +39,8 @@ class LanguageConfig(RunConfig):
         1e-4, help="Adam's step size", source="rlox's documents"
     )
     max_grad_norm: float | None = positive(
-        1.0, help="bound of the gradient's Euclidean norm; `None`: unbounded",
-        source=TRL,
-    )  # fmt: skip
+        1.0, help="bound of the gradient's Euclidean norm; `None`: unbounded", source=TRL
+    )
     eos_token_id: Tokens = option(
         None, unit="token ids", source="transformers",
         help="tokens that end a completion; `None`: from the model's generation config, else the "
@@ -83,9 +82,8 @@ class LanguageConfig(RunConfig):
         0.0, help="dropout of the adapter's inputs, if `dropout` is on", source="peft"
     )
     lora_target_modules: str | tuple[str, ...] = option(
-        "all-linear", help="layers with an adapter: names, or a pattern", unit="name",
-        source="peft",
-    )  # fmt: skip
+        "all-linear", help="layers with an adapter: names, or a pattern", unit="name", source="peft"
+    )
     device: str = option(
         "cpu", help="torch device of models loaded from folders; other models keep their device",
         unit="name", source="rlox", min_length=1,
@@ -144,9 +142,8 @@ class SamplingConfig(LanguageConfig):
         source="Nguyen et al. 2024",
     )  # fmt: skip
     log_completions: bool = flag(
-        False, help="whether to log a table of each iteration's completions",
-        source=TRL,
-    )  # fmt: skip
+        False, help="whether to log a table of each iteration's completions", source=TRL
+    )
     num_completions_to_print: int | None = count(
         None, unit="completions", help="rows of that table; `None`: all", source=TRL
     )
@@ -233,9 +230,8 @@ class GRPOConfig(SamplingConfig):
         source=f"Gorbatovski et al. 2024; {TRL}",
     )
     ref_model_sync_steps: int = count(
-        512, unit="gradient steps", help="gradient steps between moves of the reference",
-        source=TRL,
-    )  # fmt: skip
+        512, unit="gradient steps", help="gradient steps between moves of the reference", source=TRL
+    )
     ref_model_mixup_alpha: float = probability(
         0.6, help="weight of the policy in the reference at each move", source=TRL
     )
@@ -278,9 +274,8 @@ class PreferenceConfig(LanguageConfig):
     """Options of losses of preference pairs."""
 
     beta: float = positive(
-        0.1, help="strength of the pull to the reference",
-        source="Rafailov et al. 2023",
-    )  # fmt: skip
+        0.1, help="strength of the pull to the reference", source="Rafailov et al. 2023"
+    )
     loss_type: str = option(
         "sigmoid", unit="name", source=TRL, min_length=1, selects="rlox_preference_losses",
         help="loss by registered name: sigmoid, hinge, ipo, robust, cdpo, sppo_hard, nca_pair, "

@@ -23,13 +23,7 @@ from torch import Tensor
 
 from rlox_llm.configs import DPOConfig
 from rlox_llm.losses import dpo_loss
-from rlox_llm.preference import (
-    DPOMetrics,
-    Pair,
-    PreferenceAlgorithm,
-    parse_pairs,
-    zip_pairs,
-)
+from rlox_llm.preference import DPOMetrics, Pair, PreferenceAlgorithm, parse_pairs, zip_pairs
 from rlox_llm.prompts import require_fit
 
 if TYPE_CHECKING:

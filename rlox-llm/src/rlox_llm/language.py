@@ -32,12 +32,7 @@ from rlox_llm.generation import Completions, Generator, Sampling, complete
 from rlox_llm.generators import make_generator
 from rlox_llm.models import CausalModel
 from rlox_llm.prompts import Prompt, RowOrder, fitting_prompts, parse_prompts
-from rlox_llm.state import (
-    load_reference_state,
-    load_trained_state,
-    reference_state,
-    trained_state,
-)
+from rlox_llm.state import load_reference_state, load_trained_state, reference_state, trained_state
 
 
 class LanguageAlgorithm(Algorithm):

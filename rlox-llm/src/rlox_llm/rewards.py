@@ -286,8 +286,7 @@ def _is_listed(answers: Any) -> bool:
 
 
 def preferences(
-    preference_fn: Callable[[list[tuple[Tensor, Tensor]]], Any],
-    pairs: list[tuple[Tensor, Tensor]],
+    preference_fn: Callable[[list[tuple[Tensor, Tensor]]], Any], pairs: list[tuple[Tensor, Tensor]]
 ) -> list[int]:
     """Return the index of each pair's better row, 0 or 1.
 

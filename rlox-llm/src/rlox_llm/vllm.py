@@ -166,9 +166,7 @@ class VLLMServerGenerator:
         if not self.url.startswith(("http://", "https://")):
             raise ConfigError(f"the server's address must begin with http://, got '{self.url}'")
         request = urllib.request.Request(  # noqa: S310
-            f"{self.url}/{path}",
-            json.dumps(body).encode(),
-            {"Content-Type": "application/json"},
+            f"{self.url}/{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
         try:
             with urllib.request.urlopen(request, timeout=self.timeout) as response:  # noqa: S310

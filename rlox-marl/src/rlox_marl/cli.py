@@ -27,8 +27,7 @@ def match_command(
         Path, typer.Argument(help="A checkpoint or a run folder; it plays the other side.")
     ],
     env: Annotated[
-        str | None,
-        typer.Option(help="Id of the game; left out: the first's.", metavar="ID"),
+        str | None, typer.Option(help="Id of the game; left out: the first's.", metavar="ID")
     ] = None,
     games: Annotated[int, typer.Option(help="Number of games; sides alternate.", min=1)] = 200,
     seed: Annotated[int, typer.Option(help="Seed of the games.", min=0)] = 0,
