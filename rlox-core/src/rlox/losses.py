@@ -486,9 +486,10 @@ def mean_by_name(terms: Sequence[Mapping[str, Scalar]]) -> dict[str, float]:
     for each in terms:
         for name, value in each.items():
             found.setdefault(name, []).append(value)
-    tensors = {name: torch.stack(v).mean() for name, v in found.items() if isinstance(v[0], Tensor)}
+    kept = {name: v for name, v in found.items() if all(isinstance(x, Tensor) for x in v)}
+    tensors = {name: torch.stack(v).mean() for name, v in kept.items()}
     means = torch.stack(list(tensors.values())).tolist() if tensors else []
-    numbers = {name: float(np.mean(v)) for name, v in found.items() if name not in tensors}
+    numbers = {k: float(np.mean([*map(float, v)])) for k, v in found.items() if k not in tensors}
     return numbers | dict(zip(tensors, means, strict=True))
 
 
