@@ -24,7 +24,7 @@ from rlox.algorithm import Algorithm
 from rlox.callbacks import Callback
 from rlox.config.model import Config, resolve_config
 from rlox.deployment import PolicyData
-from rlox.envs.evaluation import MAX_STEPS, EvaluationResult
+from rlox.envs.evaluation import EvaluationResult
 from rlox.errors import ConfigError
 from rlox.learners.transitions import (
     ChosenReplayLearner,
@@ -35,7 +35,7 @@ from rlox.learners.transitions import (
     with_targets,
 )
 from rlox.logging import LoggerCallback
-from rlox.losses import Scalar, make_objective
+from rlox.losses import Scalar, make_objective, mean_by_name
 from rlox.networks.predict import act, drawing_from
 from rlox.nn import (
     FlatOptimizer,
@@ -194,15 +194,7 @@ class OfflineAlgorithm(Algorithm):
             )
         return super().train(total_timesteps if n_gradient_steps is None else n_gradient_steps)
 
-    def run_episodes(
-        self,
-        env: Any = None,
-        *,
-        n_episodes: int = 10,
-        deterministic: bool = True,
-        seed: int | None = None,
-        max_steps: int = MAX_STEPS,
-    ) -> EvaluationResult:
+    def run_episodes(self, env: Any = None, **options: Any) -> EvaluationResult:
         """Run episodes without learning; see :func:`rlox.envs.evaluation.evaluate`.
 
         The result includes the dataset's ``random_return`` and ``expert_return``, if known.
@@ -214,11 +206,8 @@ class OfflineAlgorithm(Algorithm):
         if env is not None:
             env_kwargs = self.env_arguments(env).get("env_kwargs")
             check_env(*spaces_of(env, env_kwargs), self.observation_space, self.action_space)
-        result = super().run_episodes(
-            env, n_episodes=n_episodes, deterministic=deterministic, seed=seed, max_steps=max_steps
-        )
         return replace(
-            result,
+            super().run_episodes(env, **options),
             random_return=getattr(self.dataset, "random_return", None),
             expert_return=getattr(self.dataset, "expert_return", None),
         )
@@ -228,23 +217,16 @@ class OfflineAlgorithm(Algorithm):
         assert self.minibatches is not None
         cfg: OfflineConfig = self.config
         seeds, most = self.streams.numpy("minibatches"), cfg.steps_per_iteration
-        collected: dict[str, list[Tensor]] = {}
-        double: dict[str, Any] = {"dtype": torch.float64, "device": self.device}
+        collected: list[Mapping[str, Scalar]] = []
         hooks.enter("learn")
         for _ in range(min(most, self.clock.remaining or most)):  # all of them outside a training
             rows = self.minibatches.sample(cfg.batch_size, int(seeds.integers(2**32)))
-            updated = self._update(self.scaling.batch(rows, self.continuous))
-            metrics = {
-                name: value if isinstance(value, Tensor) else torch.tensor(value, **double)
-                for name, value in updated.items()
-            }
-            for name, value in metrics.items():
-                collected.setdefault(name, []).append(value)
-            hooks.train_batch(lambda metrics=metrics: _floats(metrics))  # type: ignore[misc]
-        means = {name: torch.stack(values).mean() for name, values in collected.items()}
+            collected.append(self._update(self.scaling.batch(rows, self.continuous)))
+            hooks.train_batch(lambda: mean_by_name(collected[-1:]))
+        means = mean_by_name(collected)
         metrics_class: Any = self.metrics_class or make_dataclass("Metrics", means, frozen=True)
         absent = dict.fromkeys(metrics_class.__dataclass_fields__, float("nan"))
-        return metrics_class(**{**absent, **_floats(means)})
+        return metrics_class(**{**absent, **means})
 
     def predict(self, obs: npt.ArrayLike, deterministic: bool = True) -> Any:
         """Return an action for one observation, or actions for a batch; see ``Algorithm``.
@@ -305,14 +287,6 @@ def _with_sizes(
         if getattr(config, name) not in (None, size):
             raise ConfigError(f"{name} is {getattr(config, name)}, but the dataset's is {size}")
     return config.replace(**sizes)
-
-
-def _floats(metrics: Mapping[str, Tensor]) -> dict[str, float]:
-    """Return the metrics as floats, in one transfer from the device."""
-    if not metrics:
-        return {}
-    values = torch.stack([value.double() for value in metrics.values()]).tolist()
-    return dict(zip(metrics, values, strict=True))
 
 
 METRICS = {
