@@ -9,10 +9,16 @@ from typing import Any
 import gymnasium
 import numpy as np
 import numpy.typing as npt
-from gymnasium import spaces
 from rlox.errors import EnvError, suggest
 from rlox.protocols import AgentGroup
-from rlox.spaces.rows import is_nested, join, leaf_spaces, split, without_mask
+from rlox.spaces.rows import (
+    integer_bounds,
+    is_nested,
+    join,
+    leaf_spaces,
+    split,
+    without_mask,
+)
 
 Space = gymnasium.Space[Any]
 
@@ -36,12 +42,9 @@ def group_agents(
     """
     alike: list[list[str]] = []
     for agent in agents:
+        own = observation_spaces[agent], action_spaces[agent]
         for group in alike:
-            first = group[0]
-            if (
-                observation_spaces[agent] == observation_spaces[first]
-                and action_spaces[agent] == action_spaces[first]
-            ):
+            if own == (observation_spaces[group[0]], action_spaces[group[0]]):
                 group.append(agent)
                 break
         else:
@@ -119,7 +122,9 @@ def _checked(
             raise EnvError(f"{what} must have shape {shape}, got {array.shape}")
         if array.dtype.kind not in ("biu" if leaf.dtype.kind in "biu" else "biuf"):  # type: ignore[union-attr]
             raise EnvError(f"{what} must have dtype {leaf.dtype}, got {array.dtype}")
-        wrong = active & ~_inside(leaf, array)
+        low, high = integer_bounds(leaf) or (leaf.low, leaf.high)  # type: ignore[attr-defined]
+        inside = (array >= low) & (array <= high)
+        wrong = active & ~inside.reshape(*active.shape, -1).all(-1)
         if wrong.any():
             env, column = np.argwhere(wrong)[0]
             raise EnvError(
@@ -128,17 +133,3 @@ def _checked(
             )
         checked[name] = np.asarray(array, dtype=leaf.dtype)
     return checked
-
-
-def _inside(space: Space, array: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return (N, A) whether each action lies in the space."""
-    inside: npt.NDArray[np.bool_]
-    if isinstance(space, spaces.Box):
-        inside = (array >= space.low) & (array <= space.high)
-    elif isinstance(space, spaces.MultiBinary):
-        inside = (array == 0) | (array == 1)
-    else:
-        size: Any = space.n if isinstance(space, spaces.Discrete) else space.nvec  # type: ignore[attr-defined]
-        start: Any = space.start  # type: ignore[attr-defined]
-        inside = (array >= start) & (array < start + size)
-    return np.asarray(inside.reshape(*array.shape[:2], -1).all(-1))

@@ -485,6 +485,4 @@ def _outside(space: Space, array: npt.NDArray[Any]) -> bool:
         given = array.astype(np.float32)
         low, high = space.low.astype(np.float32), space.high.astype(np.float32)
         return bool((given < low).any() or (given > high).any())
-    if isinstance(space, spaces.Discrete):
-        return not space.start <= array < space.start + space.n
     return not space.contains(array.astype(space.dtype))
