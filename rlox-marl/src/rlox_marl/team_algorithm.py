@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import gymnasium
@@ -14,11 +15,13 @@ from rlox.algorithm import Algorithm
 from rlox.config.model import UNSET
 from rlox.deployment import PolicyData, TeamData
 from rlox.envs import fixed_env_count, is_team, make_team_env
-from rlox.errors import ConfigError
+from rlox.envs.gymnasium import require_team_step
+from rlox.envs.running import SHOWN_KEYS
+from rlox.errors import ConfigError, EnvError
 from rlox.networks.predict import drawing_from, predict, predict_with_memory
 from rlox.nn import layer_data, torch_threads
 from rlox.protocols import AgentGroup, MultiAgentObs, MultiAgentVecEnv
-from rlox.spaces import ObservationRows, map_leaves, predict_agents, remembered
+from rlox.spaces import map_leaves, predict_agents, remembered
 from torch import Tensor
 
 from rlox_marl.collector import gather_actions
@@ -156,19 +159,10 @@ class TeamAlgorithm(Algorithm):
                     after["frames"] = batch
             return view.see_one(batch, column)
 
-        common: dict[str, Any] = {
-            "action_masks": masks,
-            "preprocess": nest,
-            "generator": self.streams.torch("predict"),
-            "device": self.device,
-        }
-        asked = (
-            self.policies[view.name],
-            self._spaces[view.group.name],
-            view.group.action_space,
-            obs,
-            deterministic,
-        )
+        policy, group = self.policies[view.name], view.group
+        asked = policy, self._spaces[group.name], group.action_space, obs, deterministic
+        common: dict[str, Any] = {"action_masks": masks, "preprocess": nest, "device": self.device}
+        common["generator"] = self.streams.torch("predict")
         with torch_threads(self.config.torch_threads):
             if view.name in self._memories:
                 actions, after["memory"] = predict_with_memory(
@@ -338,50 +332,21 @@ def require_shown(
         ValueError: a field, group or agent is missing or has another shape; the message names
             it.
     """
-    fields = ("obs", "active", "masks", "state")
-    if not isinstance(obs, Mapping) or not set(fields) <= obs.keys():
-        got = list(obs) if isinstance(obs, Mapping) else type(obs).__name__
+    try:
+        n_envs = len(obs["active"][groups[0].name])
+    except (LookupError, TypeError):
+        n_envs = 1  # refused below
+    team: Any = SimpleNamespace(groups=groups, n_envs=n_envs)
+    try:
+        require_team_step(obs, team, SHOWN_KEYS, "step_all")
+    except EnvError as error:
+        agents = " and ".join(f"'{group.name}' of {', '.join(group.agents)}" for group in groups)
         raise ValueError(
-            f"obs must be what envs show, a dict with {', '.join(fields)}, got {got}; pass what "
-            "reset_all or step_all returned"
-        )
-    for field in ("obs", "active"):
-        given = list(obs[field]) if isinstance(obs[field], Mapping) else type(obs[field]).__name__
-        if given != [group.name for group in groups]:
-            expected = (f"'{group.name}' of {', '.join(group.agents)}" for group in groups)
-            raise ValueError(
-                f"obs['{field}'] must be a dict by group, {' and '.join(expected)}, got {given}"
-            )
-    n_envs = len(np.atleast_1d(obs["active"][groups[0].name]))
-    for group in groups:
-        rows = (n_envs, len(group.agents))
-        _require_shape("active", group, obs["active"][group.name], rows)
-        expected = ObservationRows(group.observation_space).blank(*rows)
-        found = obs["obs"][group.name]
-        if isinstance(expected, dict) and not (
-            isinstance(found, Mapping) and found.keys() == expected.keys()
-        ):
-            got = list(found) if isinstance(found, Mapping) else type(found).__name__
-            raise ValueError(
-                f"obs['obs'] of group '{group.name}' must have the leaves {list(expected)}, got "
-                f"{got}"
-            )
-        map_leaves(
-            lambda leaf, one, group=group: _require_shape("obs", group, one, leaf.shape),
-            expected,
-            found,
-        )
+            f"obs must be what envs of the trained team, {agents}, show: {error}"
+        ) from None
     if state_space is not None and np.shape(obs["state"]) != (n_envs, *(state_space.shape or ())):
         shape = None if obs["state"] is None else np.shape(obs["state"])
         raise ValueError(
             f"obs['state'] must have shape {(n_envs, *(state_space.shape or ()))} of the space "
             f"{state_space}, got {shape}"
-        )
-
-
-def _require_shape(field: str, group: AgentGroup, found: Any, shape: tuple[int, ...]) -> None:
-    if np.shape(found) != shape:
-        raise ValueError(
-            f"obs['{field}'] of group '{group.name}' must have shape {shape} for the agents "
-            f"{', '.join(group.agents)}, got {np.shape(found)}"
         )
