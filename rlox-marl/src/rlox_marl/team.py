@@ -10,7 +10,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 from rlox.batches.rollout import RolloutBatch
 from rlox.callbacks import Callback
 from rlox.config.model import UNSET, Config, changed, resolve_config
@@ -20,7 +19,7 @@ from rlox.envs.running import require_same_option
 from rlox.errors import CheckpointError, ConfigError
 from rlox.learners import RolloutTask, choose_learner
 from rlox.logging import LoggerCallback
-from rlox.losses import AddedLosses, ClippedSurrogate, Losses, Objective, make_metrics
+from rlox.losses import AddedLosses, ClippedSurrogate, Losses, Objective, make_metrics, mean_by_name
 from rlox.networks.validate import refuse_network_options, require_actor, try_actor
 from rlox.nn import (
     Layers,
@@ -244,28 +243,22 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
         """Collect T steps from N envs, and minimise each policy's objective for K epochs."""
         rates = self.schedules.at(self.clock.env_steps, self.clock.target_env_steps)
         objective = self._objective(rates)
-        batches = self._collect(hooks)
+        pool, preprocessor = self.collector.pool, self.collector.envs.preprocessor
+        if pool is not None:
+            (policy,) = self.policies.values()
+            pool.freeze(policy, self.clock.env_steps)
+        with nullcontext() if preprocessor is None else preprocessor.sharing():
+            batches = self.collector.collect(self.policies, self.config.n_steps, hooks.env_step)
         hooks.rollout_end(batches)
-        reports = [
-            self._update(name, batch, objective, rates, hooks) for name, batch in batches.items()
-        ]
-        terms = {key: float(np.mean([one[key] for one in reports])) for key in (reports or [{}])[0]}
-        pool = self.collector.pool
+        terms = mean_by_name(
+            [self._update(name, batch, objective, rates, hooks) for name, batch in batches.items()]
+        )
         seen: dict[str, Any] = self.collector.statistics.metrics()
         seen["optional"] = {} if pool is None else pool.metrics()
         rate = rates["learning_rate"]
         return make_metrics(
             self.metrics_class, terms, self.added_losses, **seen, learning_rate=rate
         )
-
-    def _collect(self, hooks: Hooks) -> dict[str, RolloutBatch]:
-        """Return a rollout with advantages for each policy whose agents acted."""
-        pool, preprocessor = self.collector.pool, self.collector.envs.preprocessor
-        if pool is not None:
-            (policy,) = self.policies.values()
-            pool.freeze(policy, self.clock.env_steps)
-        with nullcontext() if preprocessor is None else preprocessor.sharing():
-            return self.collector.collect(self.policies, self.config.n_steps, hooks.env_step)
 
     def _update(
         self,

@@ -29,6 +29,7 @@ from rlox.config.schedules import Schedules
 from rlox.envs import fit_env_count
 from rlox.errors import ConfigError, SpaceError
 from rlox.logging import LoggerCallback
+from rlox.losses import mean_by_name
 from rlox.networks import polyak_update
 from rlox.nn import (
     FlatOptimizer,
@@ -150,7 +151,7 @@ class TeamValueAlgorithm(TeamAlgorithm):
 
     def iterate(self, hooks: Hooks) -> TeamValueMetrics:
         """Step the envs for one iteration and learn whenever gradient steps are due."""
-        collected: list[tuple[float, float]] = []
+        collected: list[dict[str, float]] = []
         with flush_denormals():
             self._learn_due(hooks, collected)  # what an interrupted iteration left
             for _ in range(self.collector.vector_steps_left):
@@ -158,14 +159,10 @@ class TeamValueAlgorithm(TeamAlgorithm):
                 self._learn_due(hooks, collected)
                 if hooks.stopped:
                     break
-        means = np.mean(collected, axis=0) if collected else (float("nan"), float("nan"))
-        return TeamValueMetrics(
-            **self.collector.statistics.metrics(),
-            q_loss=float(means[0]),
-            q_value=float(means[1]),
-            epsilon=self._now("epsilon"),
-            learning_rate=self._now("learning_rate"),
-        )
+        now: dict[str, Any] = {name: self._now(name) for name in ("epsilon", "learning_rate")}
+        means: dict[str, Any] = {"q_loss": float("nan"), "q_value": float("nan")}
+        means |= mean_by_name(collected)
+        return TeamValueMetrics(**self.collector.statistics.metrics(), **now, **means)
 
     @torch.no_grad()
     def _act(self, starts: npt.NDArray[np.bool_]) -> Acted:
@@ -185,7 +182,7 @@ class TeamValueAlgorithm(TeamAlgorithm):
         rows["actions"] = np.concatenate(actions, axis=1)
         return rows, gather_actions(parts, n_envs)
 
-    def _learn_due(self, hooks: Hooks, collected: list[tuple[float, float]]) -> None:
+    def _learn_due(self, hooks: Hooks, collected: list[dict[str, float]]) -> None:
         """Take the due gradient steps."""
         cfg = self.config
         for _ in self.collector.updates_due(hooks, self.schedules):
@@ -197,8 +194,8 @@ class TeamValueAlgorithm(TeamAlgorithm):
             self.optimizers["network"].step(loss, rate)
             if (self.clock.gradient_steps + 1) % cfg.target_update_interval == 0:
                 polyak_update(self.network, self.target, cfg.tau)
-            collected.append((float(loss.detach()), float(value)))
-            hooks.train_batch(lambda: dict(zip(("q_loss", "q_value"), collected[-1], strict=True)))
+            collected.append({"q_loss": float(loss.detach()), "q_value": float(value)})
+            hooks.train_batch(lambda: collected[-1])
 
     @torch.no_grad()
     def value(self, obs: MultiAgentObs) -> npt.NDArray[Any]:
