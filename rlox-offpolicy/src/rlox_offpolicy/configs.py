@@ -34,6 +34,13 @@ MNIH = "Mnih et al. 2015"
 ZOO = "Stable-Baselines3 zoo"
 
 EPSILON = "linear(1, 0.04, 8000)"
+AUTO_ENTROPY = flag(
+    True, help="learn the temperature for the target entropy", source=f"{HAARNOJA}, sec. 5"
+)
+TARGET_ENTROPY = option(
+    None, help="entropy of actions in [-1, 1] to keep; None: minus their dimensions",
+    unit="nats", source=f"{HAARNOJA}, table 1",
+)  # fmt: skip
 
 Noise = Literal["none", "gaussian", "ornstein-uhlenbeck"]
 
@@ -170,13 +177,8 @@ class SACConfig(ReplayConfig, ActorCriticConfig):
         1.0, help="temperature, or its initial value where it is learnt", unit="return/nats",
         source="softlearning",
     )  # fmt: skip
-    auto_entropy: bool = flag(
-        True, help="learn the temperature for the target entropy", source=f"{HAARNOJA}, sec. 5"
-    )
-    target_entropy: float | None = option(
-        None, help="entropy of actions in [-1, 1] to keep; None: minus their dimensions",
-        unit="nats", source=f"{HAARNOJA}, table 1",
-    )  # fmt: skip
+    auto_entropy: bool = AUTO_ENTROPY
+    target_entropy: float | None = TARGET_ENTROPY
     exploration: Noise = choice(
         "none", help="noise on the actions while collecting, besides the policy's own",
         source="Stable-Baselines3",
@@ -255,13 +257,8 @@ class CrossQConfig(ReplayConfig, ActorCriticConfig):
         1.0, help="temperature, or its initial value where it is learnt", unit="return/nats",
         source="the authors' code",
     )  # fmt: skip
-    auto_entropy: bool = flag(
-        True, help="learn the temperature for the target entropy", source=f"{HAARNOJA}, sec. 5"
-    )
-    target_entropy: float | None = option(
-        None, help="entropy of actions in [-1, 1] to keep; None: minus their dimensions",
-        unit="nats", source=f"{HAARNOJA}, table 1",
-    )  # fmt: skip
+    auto_entropy: bool = AUTO_ENTROPY
+    target_entropy: float | None = TARGET_ENTROPY
 
     @property
     def renorm(self) -> dict[str, Any]:
