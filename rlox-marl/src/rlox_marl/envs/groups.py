@@ -11,14 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from rlox.errors import EnvError, suggest
 from rlox.protocols import AgentGroup
-from rlox.spaces.rows import (
-    integer_bounds,
-    is_nested,
-    join,
-    leaf_spaces,
-    split,
-    without_mask,
-)
+from rlox.spaces.rows import integer_bounds, is_nested, join, leaf_spaces, split, without_mask
 
 Space = gymnasium.Space[Any]
 
