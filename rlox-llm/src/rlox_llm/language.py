@@ -22,7 +22,7 @@ from rlox.config.schedules import Schedules
 from rlox.envs.evaluation import MAX_STEPS, EvaluationResult
 from rlox.errors import ConfigError
 from rlox.logging import LoggerCallback
-from rlox.nn import FlatOptimizer
+from rlox.nn import FlatOptimizer, load_parts_state, parts_state
 from rlox.training.hooks import Hooks
 from rlox.training.loop import run_iteration
 from torch import Tensor
@@ -324,7 +324,7 @@ class LanguageAlgorithm(Algorithm):
         return {
             "model": trained_state(self.model),
             "reference": reference_state(self.reference, moves=moves),
-            "optimizers": {name: opt.state_dict() for name, opt in self.optimizers.items()},
+            "optimizers": parts_state(self.optimizers),
             "order": None if self._order is None else self._order.state_dict(),
         }
 
@@ -338,8 +338,7 @@ class LanguageAlgorithm(Algorithm):
         if state["order"] is not None and self._order is not None:
             self._order.load_state_dict(state["order"])
         load_trained_state(self.model, "model", state["model"])
-        for name, optimizer in self.optimizers.items():
-            optimizer.load_state_dict(state["optimizers"][name])
+        load_parts_state(self.optimizers, state["optimizers"])
 
     def _use(self, rows: Sequence[Any]) -> None:
         self._dataset = rows

@@ -37,14 +37,7 @@ from rlox.learners.transitions import (
 from rlox.logging import LoggerCallback
 from rlox.losses import Scalar, make_objective, mean_by_name
 from rlox.networks.predict import act, drawing_from
-from rlox.nn import (
-    FlatOptimizer,
-    Layers,
-    find_device,
-    load_module_state,
-    module_state,
-    torch_threads,
-)
+from rlox.nn import FlatOptimizer, Layers, find_device, load_parts_state, parts_state, torch_threads
 from rlox.training.hooks import Hooks
 from torch import Tensor, nn
 
@@ -257,18 +250,16 @@ class OfflineAlgorithm(Algorithm):
     def state_dict(self) -> dict[str, Any]:
         """Return networks, optimisers and scales."""
         return {
-            "networks": {name: module_state(net) for name, net in self.networks.items()},
-            "optimizers": {name: opt.state_dict() for name, opt in self.optimizers.items()},
+            "networks": parts_state(self.networks),
+            "optimizers": parts_state(self.optimizers),
             "scaling": self.scaling.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore networks, optimisers and scales."""
         self.scaling.load_state_dict(state["scaling"], fixed=self.dataset is not None)
-        for name, net in self.networks.items():
-            load_module_state(net, state["networks"][name])
-        for name, optimizer in self.optimizers.items():
-            optimizer.load_state_dict(state["optimizers"][name])
+        load_parts_state(self.networks, state["networks"])
+        load_parts_state(self.optimizers, state["optimizers"])
 
 
 def _with_sizes(
