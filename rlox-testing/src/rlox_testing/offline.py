@@ -55,16 +55,11 @@ def check_offline_training(name: str, dataset: Any, **arguments: Any) -> None:
 @check
 def check_offline_seeding(name: str, dataset: Any, **arguments: Any) -> None:
     """Check that one seed gives one state, bit for bit, with predictions too; others differ."""
-
-    def trained(seed: int, acts: bool = False) -> dict[str, Any]:
-        algorithm = make(name, dataset=dataset, **{**arguments, "seed": seed})
-        for _ in range(2):
-            algorithm.train(N // 2)
-            if acts:
-                algorithm.predict(_some_obs(dataset), deterministic=False)
-        return algorithm.state_dict()
-
-    require_seeded(trained)
+    require_seeded(
+        lambda seed: make(name, dataset=dataset, **{**arguments, "seed": seed}),
+        lambda algorithm: algorithm.predict(_some_obs(dataset), deterministic=False),
+        N // 2,
+    )
 
 
 @check

@@ -100,8 +100,26 @@ def _require_array(
     require(array.dtype == space.dtype, f"{what} must be {space.dtype}, got {array.dtype}")
 
 
-def require_seeded(trained: Callable[..., dict[str, Any]]) -> None:
-    """Require that a seed fixes the state ``trained(seed)``, acting or not, and others differ."""
+def require_seeded(
+    build: Callable[[int], Any], act: Callable[[Any], object], steps: int = 1
+) -> None:
+    """Require that a seed fixes the trained state, also of one that acts, and that seeds differ.
+
+    Args:
+        build: returns a new algorithm with a seed.
+        act: lets an algorithm act between its two trainings.
+        steps: length of each training.
+    """
+
+    def trained(seed: int, acts: bool = False) -> dict[str, Any]:
+        with build(seed) as algorithm:
+            for _ in range(2):
+                algorithm.train(steps)
+                if acts:
+                    act(algorithm)
+            state: dict[str, Any] = algorithm.state_dict()
+        return state
+
     first = trained(1)
     require_same(
         first, trained(1), "draw from self.streams only: two trainings with the same seed differ"

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from rlox.algorithm import Algorithm
 from rlox.protocols import StatefulVecEnv
 
-from rlox_testing.cases import CARTPOLE, Case, open_case
+from rlox_testing.cases import CARTPOLE, open_case
 from rlox_testing.probes import (
     ProbeGroup,
     ProbeVecEnv,
@@ -108,7 +108,13 @@ def check_checkpoint(name: str, env: Any = CARTPOLE, **arguments: Any) -> None:
         obs = np.concatenate([np.array(restored_env.reset_all(seed)) for seed in (0, 100)])
         _require_same_actions(algorithm, restored, obs)
         if isinstance(env, str):
-            _require_same_actions(algorithm, _restored_by_id(case, env, folder), obs)
+            by_id = case.build(env)
+            by_id.train(1)
+            by_id.save(path)
+            again = case.restore(path)
+            source = again.env_source
+            require(source == env, f"a checkpoint of an env id must restore it, got {source!r}")
+            _require_same_actions(algorithm, again, obs)
         state = algorithm.state_dict()
         kept = copy.deepcopy(state)
         algorithm.train(1)
@@ -120,19 +126,6 @@ def check_checkpoint(name: str, env: Any = CARTPOLE, **arguments: Any) -> None:
                 algorithm.state_dict(),
                 "loading a state into a trained algorithm must replace its own",
             )
-
-
-def _restored_by_id(case: Case, env_id: str, folder: str) -> Algorithm:
-    path = Path(folder, "by_id.rlox")
-    algorithm = case.build(env_id)
-    algorithm.train(1)
-    algorithm.save(path)
-    restored = case.restore(path)
-    require(
-        restored.env_source == env_id,
-        f"a checkpoint of an env id must restore it, got {restored.env_source!r}",
-    )
-    return restored
 
 
 def _require_same_actions(one: Algorithm, other: Algorithm, obs: npt.NDArray[Any]) -> None:
