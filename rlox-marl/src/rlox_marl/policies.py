@@ -181,9 +181,7 @@ class TeamPolicy(Policy):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(generator=generator)
-        _make_networks(
-            self, view, Layers.expand(hidden), None, network, normalize_values, generator
-        )
+        _make_networks(self, view, Layers.expand(hidden), None, network, normalize_values)
 
     def encode(self, obs: Any) -> Any:
         """Return the leaves unchanged."""
@@ -260,7 +258,7 @@ class RecurrentTeamPolicy(Recurrent):
         super().__init__(generator=generator)
         memory = kind, memory_size
         after = Layers.expand(hidden, 1)
-        _make_networks(self, view, after, memory, network, normalize_values, generator)
+        _make_networks(self, view, after, memory, network, normalize_values)
         self.state_size = 2 * int(self.actor["memory"].state_size)  # type: ignore[arg-type]
 
     def step(
@@ -299,9 +297,9 @@ def _make_networks(
     memory: tuple[Any, int] | None,
     network: EncoderKind,
     normalize_values: str,
-    generator: torch.Generator | None,
 ) -> None:
     """Set a policy's actor and critic; ``memory`` is the kind and size of a recurrent layer."""
+    generator = policy.generator
 
     def part(space: Any, *sizes: int, gain: float, **more: nn.Module) -> nn.ModuleDict:
         # within a team, some agents may see images and others vectors
@@ -346,8 +344,8 @@ class ActorCriticOptimizer:
         max_grad_norm: float,
     ) -> None:
         self._parts = {
-            "actor": FlatOptimizer(actor, make_optimizer, max_grad_norm=max_grad_norm),
-            "critic": FlatOptimizer(critic, make_optimizer, max_grad_norm=max_grad_norm),
+            name: FlatOptimizer(part, make_optimizer, max_grad_norm=max_grad_norm)
+            for name, part in (("actor", actor), ("critic", critic))
         }
         self.critic_learning_rate: float | None = None
         """The critic's current step size; ``None``: the actor's."""

@@ -24,8 +24,8 @@ from rlox.networks.validate import refuse_network_options, require_actor, try_ac
 from rlox.nn import (
     Layers,
     find_device,
-    load_module_state,
-    module_state,
+    load_parts_state,
+    parts_state,
     set_compute_dtype,
     set_matmul_precision,
 )
@@ -250,9 +250,15 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
         with nullcontext() if preprocessor is None else preprocessor.sharing():
             batches = self.collector.collect(self.policies, self.config.n_steps, hooks.env_step)
         hooks.rollout_end(batches)
-        terms = mean_by_name(
-            [self._update(name, batch, objective, rates, hooks) for name, batch in batches.items()]
-        )
+        reports = []
+        for name, batch in batches.items():
+            optimizer: Any = self.optimizers[name]
+            if isinstance(optimizer, ActorCriticOptimizer):
+                optimizer.critic_learning_rate = rates["critic_learning_rate"]
+            learner = self._learner_of(name, batch)
+            learnt = learner.update(batch, objective, rates["learning_rate"], hooks)
+            reports.append({**learnt, "explained_variance": batch.explained_variance()})
+        terms = mean_by_name(reports)
         seen: dict[str, Any] = self.collector.statistics.metrics()
         seen["optional"] = {} if pool is None else pool.metrics()
         rate = rates["learning_rate"]
@@ -260,35 +266,25 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
             self.metrics_class, terms, self.added_losses, **seen, learning_rate=rate
         )
 
-    def _update(
-        self,
-        name: str,
-        batch: RolloutBatch,
-        objective: Objective,
-        rates: Mapping[str, float],
-        hooks: Hooks,
-    ) -> dict[str, float]:
-        """Train a policy on its rollout, and return the mean loss terms."""
+    def _learner_of(self, name: str, batch: RolloutBatch) -> Any:
+        """Return a policy's learner for its rollout, which may have few or odd rows."""
         cfg, (task, learner) = self.config, self._learners[name]
-        if isinstance(task.optimizer, ActorCriticOptimizer):
-            task.optimizer.critic_learning_rate = rates["critic_learning_rate"]
         size = min(cfg.batch_size, len(batch.returns))
         if batch.initial_state is None:  # avoid a last minibatch of one row
             while size > 2 and len(batch.returns) % size == 1:
                 size -= 1
-        if size != cfg.batch_size:  # also if the batch has fewer rows
-            learner = choose_learner(learner.backend, replace(task, batch_size=size))
-        terms = learner.update(batch, objective, rates["learning_rate"], hooks)
-        return {**terms, "explained_variance": batch.explained_variance()}
+        if size == cfg.batch_size:
+            return learner
+        return choose_learner(learner.backend, replace(task, batch_size=size))
 
     def state_dict(self) -> dict[str, Any]:
         """Return policies, optimisers, envs and memories."""
         collector = self.collector
         return {
-            "policies": {name: module_state(one) for name, one in self.policies.items()},
-            "optimizers": {name: one.state_dict() for name, one in self.optimizers.items()},
+            "policies": parts_state(self.policies),
+            "optimizers": parts_state(self.optimizers),
             "envs": collector.envs.state_dict(),
-            "rewards": {name: one.state_dict() for name, one in collector.reward_scalers.items()},
+            "rewards": parts_state(collector.reward_scalers),
             "memory": {
                 name: {key: part.cpu().numpy().copy() for key, part in vars(memory).items()}
                 for name, memory in collector.memory.items()
@@ -309,9 +305,8 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
                 f"it holds the policies {', '.join(sorted(state['policies']))}, and the env's team "
                 f"has {', '.join(sorted(policies))}; pass the env that it was trained on"
             )
-        for name, policy in policies.items():
-            load_module_state(policy, state["policies"][name])
-            self.optimizers[name].load_state_dict(state["optimizers"][name])
+        load_parts_state(policies, state["policies"])
+        load_parts_state(self.optimizers, state["optimizers"])
         scalers = collector.reward_scalers
         require_same_option("normalize_rewards", bool(state.get("rewards")), bool(scalers))
         exact = collector.envs.load_state_dict(state["envs"])

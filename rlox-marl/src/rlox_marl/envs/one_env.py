@@ -486,3 +486,46 @@ def _outside(space: Space, array: npt.NDArray[Any]) -> bool:
         low, high = space.low.astype(np.float32), space.high.astype(np.float32)
         return bool((given < low).any() or (given > high).any())
     return not space.contains(array.astype(space.dtype))
+
+
+def is_env(env: Any) -> bool:
+    """Return whether an object has the methods of a PettingZoo env."""
+    return not isinstance(env, type) and all(
+        callable(getattr(env, name, None)) for name in ("reset", "step", "observation_space")
+    )
+
+
+def wrap(env: Any, number: int) -> OneEnv:
+    """Return an env of any kind, with checked steps.
+
+    Args:
+        env: a parallel or an AEC env.
+        number: index of the env, for errors.
+
+    Raises:
+        EnvError: it is neither, or does not list its agents.
+    """
+    from pettingzoo import AECEnv
+    from pettingzoo.utils.conversions import aec_to_parallel
+
+    if isinstance(env, gymnasium.Env):
+        raise EnvError(
+            f"{type(env.unwrapped).__name__} is a gymnasium env of one agent; rlox.make takes it "
+            "as env, and PettingZooVecEnv takes envs of several agents"
+        )
+    if not is_env(env):
+        raise EnvError(
+            f"the env must be a PettingZoo parallel or AEC env, got {type(env).__name__}; it needs "
+            "reset, step, observation_space(agent), action_space(agent) and possible_agents"
+        )
+    found = read_spaces(env)
+    if isinstance(env, AECEnv):
+        if not getattr(env, "metadata", {}).get("is_parallelizable", False):
+            return TurnsOne(env, found, number)
+        env = aec_to_parallel(env)
+    elif hasattr(env, "agent_iter"):
+        raise EnvError(
+            f"{type(env).__name__} has agent_iter but is not a pettingzoo.AECEnv; derive from it, "
+            "so that it is stepped by turns"
+        )
+    return ParallelOne(env, found, number)

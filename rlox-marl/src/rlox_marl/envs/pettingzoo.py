@@ -27,15 +27,7 @@ from rlox.seeding import env_seeds
 from rlox.spaces.rows import ActionRows, ObservationRows, map_leaves
 
 from rlox_marl.envs.groups import check_actions, group_agents, take_action
-from rlox_marl.envs.one_env import (
-    OneEnv,
-    Outcome,
-    ParallelOne,
-    Spaces,
-    TurnsOne,
-    read_spaces,
-    step_error,
-)
+from rlox_marl.envs.one_env import OneEnv, Outcome, Spaces, is_env, step_error, wrap
 
 EXTRA = "marl"
 
@@ -335,7 +327,7 @@ def build_envs(
     try:
         if isinstance(env, str):
             made += (_make_env(env, env_kwargs) for _ in range(n_envs))
-        elif _is_env(env) or isinstance(env, gymnasium.Env):
+        elif is_env(env) or isinstance(env, gymnasium.Env):
             if n_envs != 1:
                 raise EnvError(
                     f"one env cannot serve as n_envs = {n_envs} copies; pass its id or a callable "
@@ -361,46 +353,12 @@ def build_envs(
                 "env must be an id, a callable that makes a PettingZoo env, or one such env, got "
                 f"{type(env).__name__}"
             )
-        return [_checked(one, first_number + i) for i, one in enumerate(made)]
+        return [wrap(one, first_number + i) for i, one in enumerate(made)]
     except BaseException:
         for one in made:
             if one is not env and callable(getattr(one, "close", None)):
                 one.close()
         raise
-
-
-def _is_env(env: Any) -> bool:
-    return not isinstance(env, type) and all(
-        callable(getattr(env, name, None)) for name in ("reset", "step", "observation_space")
-    )
-
-
-def _checked(env: Any, number: int) -> OneEnv:
-    """Wrap an env of any kind so that its steps are checked."""
-    from pettingzoo import AECEnv
-    from pettingzoo.utils.conversions import aec_to_parallel
-
-    if isinstance(env, gymnasium.Env):
-        raise EnvError(
-            f"{type(env.unwrapped).__name__} is a gymnasium env of one agent; rlox.make takes it "
-            "as env, and PettingZooVecEnv takes envs of several agents"
-        )
-    if not _is_env(env):
-        raise EnvError(
-            f"the env must be a PettingZoo parallel or AEC env, got {type(env).__name__}; it needs "
-            "reset, step, observation_space(agent), action_space(agent) and possible_agents"
-        )
-    spaces = read_spaces(env)
-    if isinstance(env, AECEnv):
-        if not getattr(env, "metadata", {}).get("is_parallelizable", False):
-            return TurnsOne(env, spaces, number)
-        env = aec_to_parallel(env)
-    elif hasattr(env, "agent_iter"):
-        raise EnvError(
-            f"{type(env).__name__} has agent_iter but is not a pettingzoo.AECEnv; derive from it, "
-            "so that it is stepped by turns"
-        )
-    return ParallelOne(env, spaces, number)
 
 
 class PettingZooProcesses(PettingZooVecEnv):
