@@ -17,7 +17,7 @@ Deviations from the paper, all TRL's defaults:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
@@ -27,6 +27,7 @@ import torch
 from rlox.config.composition import selection
 from rlox.envs.evaluation import EvaluationResult
 from rlox.errors import ConfigError
+from rlox.networks import polyak_update
 from rlox.training.hooks import Hooks, StopTraining
 from torch import Tensor
 
@@ -94,15 +95,11 @@ class GRPORollout:
 
     def select(self, index: Tensor) -> GRPORollout:
         """Return the completions at ``index``."""
-
-        def at(values: Tensor | None) -> Tensor | None:
-            return None if values is None else values[index]
-
-        return GRPORollout(
-            self.completions.select(index), self.rewards[index.numpy(force=True)],
-            self.advantages[index], self.mask[index], at(self.ref_logps), at(self.old_logps),
-            at(self.engine_ratio),
-        )  # fmt: skip
+        tensors = {
+            name: each[index] for name, each in vars(self).items() if isinstance(each, Tensor)
+        }
+        rewards = self.rewards[index.numpy(force=True)]
+        return replace(self, completions=self.completions.select(index), rewards=rewards, **tensors)
 
 
 @final
@@ -288,9 +285,7 @@ class GRPO(SamplingAlgorithm):
         cfg, step = self.config, self.clock.gradient_steps + 1
         if cfg.sync_ref_model and step % cfg.ref_model_sync_steps == 0:
             assert self.ref_model is not None
-            pairs = zip(self.ref_model.parameters(), self.model.parameters(), strict=True)
-            for theirs, ours in pairs:
-                theirs.data.lerp_(ours.data, cfg.ref_model_mixup_alpha)
+            polyak_update(self.model, self.ref_model, cfg.ref_model_mixup_alpha)
 
     def judge(self, rows: Any, deterministic: bool, seed: int | None) -> EvaluationResult:
         """Return the reward of one completion of each prompt, and its length in tokens.

@@ -64,13 +64,10 @@ def match_command(
 
 
 def _load(path: Path, env: str | None) -> Any:
-    from rlox import registry
     from rlox.cli.runs.folder import find_checkpoint
-    from rlox.training import checkpoint
+    from rlox.cli.runs.run import restore
 
-    found = find_checkpoint(path, best=False)
-    name = str(checkpoint.read(found).get("name"))
-    algorithm_class = registry.algorithm_class(name)
-    if not hasattr(algorithm_class, "predict_team"):
-        raise typer.BadParameter(f"{path} holds '{name}', which acts for one agent")
-    return algorithm_class.from_checkpoint(found, env_id=env)
+    found: Any = restore(find_checkpoint(path), env, {})
+    if not hasattr(found, "predict_team"):
+        raise typer.BadParameter(f"{path} holds '{found.name}', which acts for one agent")
+    return found

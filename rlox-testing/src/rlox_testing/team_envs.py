@@ -64,9 +64,8 @@ def _play(env: MultiAgentVecEnv, shown: MultiAgentObs, n_steps: int, seed: int) 
     rng = np.random.default_rng(seed)
     steps: list[Any] = []
     for _ in range(n_steps):
-        step = env.step_all(_actions(env, shown, rng))
-        steps.append(step)
-        shown = step
+        shown = env.step_all(_actions(env, shown, rng))
+        steps.append(shown)
     return steps
 
 
