@@ -48,6 +48,10 @@ class Sampling:
         options = ("max_new_tokens", "temperature", "top_k", "top_p", "min_p")
         return cls(**{name: getattr(config, name) for name in options}, eos=eos, greedy=greedy)
 
+    def ends(self, tokens: Tensor) -> Tensor:
+        """Return whether tokens of any shape end a completion."""
+        return torch.isin(tokens, torch.tensor(self.eos, dtype=torch.long, device=tokens.device))
+
     def filtered(self, logits: Tensor) -> Tensor:
         """Return logits (B, V), -inf for excluded tokens, as in transformers."""
         if self.top_k and self.top_k < logits.shape[1]:
@@ -76,6 +80,45 @@ class Sampling:
         summed = self.filtered(scaled).softmax(1).double().cumsum(1)
         places = torch.searchsorted(summed, uniform.to(summed) * summed[:, -1:], right=True)
         return places.squeeze(1).clamp(max=scaled.shape[1] - 1)
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """N completions of up to T tokens, sampled token by token."""
+
+    params: Sampling
+    draws: Tensor
+    """(T, N, 1) uniform numbers."""
+    tokens: Tensor
+    """(N, T)"""
+    logps: Tensor
+    """(N, T)"""
+    lengths: Tensor
+    """(N,)"""
+
+    def take(self, step: int, alive: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Sample a token of each unfinished completion.
+
+        Args:
+            step: number of tokens so far.
+            alive: (B,) indices of these completions.
+            logits: (B, V)
+
+        Returns:
+            The tokens (B,), and the indices among the B of still unfinished completions.
+        """
+        scaled = logits / self.params.temperature
+        last = self.params.draw(scaled, self.draws[step][alive])
+        self.tokens[alive, step] = last
+        chosen = scaled.gather(1, last[:, None])[:, 0] - scaled.logsumexp(1)
+        self.logps[alive, step] = chosen.to(self.logps)
+        ended = torch.isin(
+            last, torch.tensor(self.params.eos, dtype=torch.long, device=last.device)
+        )
+        kept = (~ended).nonzero()[:, 0]
+        if len(kept) < len(alive):
+            self.lengths[alive[ended]] = step + 1
+        return last, kept
 
 
 @dataclass(frozen=True)
@@ -225,8 +268,7 @@ def complete(
     _require_as_asked(found, len(prompts) * n, params, version)
     given = [torch.as_tensor(row, dtype=torch.long) for row in found.token_ids]
     tokens, within = (each.to(model.device) for each in padded_completions(given))
-    eos = torch.tensor(params.eos, dtype=torch.long, device=model.device)
-    ends = torch.isin(tokens, eos) & within
+    ends = params.ends(tokens) & within
     mask = (ends.long().cumsum(1) - ends.long() == 0) & within
     ended = ends.any(1) if params.eos else torch.ones(len(tokens), dtype=torch.bool)
     logps = None

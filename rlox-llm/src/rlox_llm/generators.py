@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from rlox.errors import ConfigError
 from torch import Tensor
 
 from rlox_llm.building import is_adapted
-from rlox_llm.generation import Generator, Rollouts, Sampling
+from rlox_llm.generation import Generator, Rollouts, Sampled, Sampling
 from rlox_llm.graphs import GraphDecoder
 from rlox_llm.layouts import prefill
 from rlox_llm.models import CausalModel
@@ -60,7 +59,7 @@ class _InProcess:
         self, tokens: Tensor, lengths: Tensor, logps: Tensor | None, params: Sampling
     ) -> Rollouts:
         """Return rollouts of completions (N, T), cut after their first EOS."""
-        ends = torch.isin(tokens, _ids(params.eos, tokens.device))
+        ends = params.ends(tokens)
         after = (ends.long().cumsum(1) - ends.long() == 0).sum(1)
         counts = torch.minimum(lengths, after).tolist()
         rows = [row[:n] for row, n in zip(tokens.tolist(), counts, strict=True)]
@@ -94,61 +93,19 @@ class RloxGenerator(_InProcess):
         total = len(rows) * n
         uniform = torch.Generator().manual_seed(params.seed)
         draws = torch.rand(t, total, 1, generator=uniform, dtype=torch.float64).to(device)
-        made = _Sampled(
+        made = Sampled(
             params, draws, torch.zeros(total, t, dtype=torch.long, device=device),
             torch.zeros(total, t, device=device), torch.full((total,), t, device=device),
         )  # fmt: skip
-        lengths = None
         with self.model.mode(training=False):
             if not self.model.decodes_with_cache(max(len(row) for row in rows) + t):
                 _decode_whole_rows(self.model, rows, n, made)
-            else:
-                if self.graphs is not None:
-                    lengths = self.graphs.decode(rows, n, params, draws, made.tokens, made.logps)
-                if lengths is None:
-                    _decode(self.model, rows, n, made)
-        lengths = made.lengths if lengths is None else lengths
-        return self._rollouts(made.tokens, lengths, made.logps, params)
+            elif self.graphs is None or not self.graphs.decode(rows, n, made):
+                _decode(self.model, rows, n, made)
+        return self._rollouts(made.tokens, made.lengths, made.logps, params)
 
 
-@dataclass(frozen=True)
-class _Sampled:
-    """N completions of up to T tokens, sampled token by token."""
-
-    params: Sampling
-    draws: Tensor
-    """(T, N, 1) uniform numbers."""
-    tokens: Tensor
-    """(N, T)"""
-    logps: Tensor
-    """(N, T)"""
-    lengths: Tensor
-    """(N,)"""
-
-    def take(self, step: int, alive: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Sample a token of each unfinished completion.
-
-        Args:
-            step: number of tokens so far.
-            alive: (B,) indices of these completions.
-            logits: (B, V)
-
-        Returns:
-            The tokens (B,), and the indices among the B of still unfinished completions.
-        """
-        scaled = logits / self.params.temperature
-        last = self.params.draw(scaled, self.draws[step][alive])
-        self.tokens[alive, step] = last
-        chosen = scaled.gather(1, last[:, None])[:, 0] - scaled.logsumexp(1)
-        self.logps[alive, step] = chosen.to(self.logps)
-        ended = torch.isin(last, _ids(self.params.eos, last.device))
-        kept = (~ended).nonzero()[:, 0]
-        if len(kept) < len(alive):
-            self.lengths[alive[ended]] = step + 1
-        return last, kept
-
-
-def _decode(model: CausalModel, prompts: Sequence[Tensor], n: int, made: _Sampled) -> None:
+def _decode(model: CausalModel, prompts: Sequence[Tensor], n: int, made: Sampled) -> None:
     """Sample completions token by token, with a cache of keys and values."""
     device, steps = made.tokens.device, made.tokens.shape[1]
     index = torch.arange(len(prompts), device=device).repeat_interleave(n)
@@ -171,7 +128,7 @@ def _decode(model: CausalModel, prompts: Sequence[Tensor], n: int, made: _Sample
 
 
 def _decode_whole_rows(
-    model: CausalModel, prompts: Sequence[Tensor], n: int, made: _Sampled
+    model: CausalModel, prompts: Sequence[Tensor], n: int, made: Sampled
 ) -> None:
     """Sample completions with a pass over whole rows for each token."""
     options: dict[str, Any] = {"use_cache": False} if model.takes_cache else {}
@@ -278,10 +235,6 @@ class TransformersGenerator(_InProcess):
         logps = logits.log_softmax(2).gather(2, tokens[:, :, None]).squeeze(2)
         lengths = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
         return self._rollouts(tokens, lengths, logps, params)
-
-
-def _ids(ids: tuple[int, ...], device: torch.device) -> Tensor:
-    return torch.tensor(ids, dtype=torch.long, device=device)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlox_llm.generation import Sampling
+from rlox_llm.generation import Sampled, Sampling
 from rlox_llm.layouts import fixed_layers, prefill
 from rlox_llm.models import CausalModel
 
@@ -64,32 +64,18 @@ class GraphDecoder:
         self._width = 0
         self._usable = True
 
-    def decode(
-        self,
-        prompts: Sequence[Tensor],
-        n: int,
-        params: Sampling,
-        draws: Tensor,
-        tokens: Tensor,
-        logps: Tensor,
-    ) -> Tensor | None:
-        """Sample completions; return their numbers of sampled tokens, ignoring any EOS.
+    def decode(self, prompts: Sequence[Tensor], n: int, made: Sampled) -> bool:
+        """Sample completions, ignoring any EOS; return whether the model supports graphs.
 
         Args:
             prompts: rows of token ids.
             n: completions of each.
-            params: sampling parameters.
-            draws: (T, N, 1) uniform numbers.
-            tokens: (N, T) written.
-            logps: (N, T) written.
-
-        Returns:
-            (N,), or ``None`` if the model does not support graphs.
+            made: receives the completions.
         """
         if not self._usable:
-            return None
+            return False
         try:
-            graph = self._graph_for(prompts, n, params, draws)
+            graph = self._graph_for(prompts, n, made)
         except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as error:
             self._usable = False
             self._graphs.clear()
@@ -99,17 +85,15 @@ class GraphDecoder:
                 RuntimeWarning,
                 stacklevel=2,
             )
-            return None
-        lengths = graph.run(tokens, logps)
+            return False
+        graph.run(made)
         if graph.is_large():
             self._graphs.clear()
-        return lengths
+        return True
 
-    def _graph_for(
-        self, prompts: Sequence[Tensor], n: int, params: Sampling, draws: Tensor
-    ) -> _Graph:
+    def _graph_for(self, prompts: Sequence[Tensor], n: int, made: Sampled) -> _Graph:
         """Return a graph prepared for the prompts' completions."""
-        model = self._model
+        model, params, draws = self._model, made.params, made.draws
         longest = max(len(prompt) for prompt in prompts) - 1
         self._width = max(self._width, -(-max(longest, 1) // WIDTH) * WIDTH)
         held = (*model.module.parameters(), *model.module.buffers())
@@ -238,21 +222,17 @@ class _Graph:
                 f"log-probabilities of its first tokens differ by {off:.2g} on average"
             )
 
-    def run(self, tokens: Tensor, logps: Tensor) -> Tensor:
-        """Sample into ``tokens`` and ``logps`` (N, T); return each row's number of tokens (N,).
-
-        Tokens after a row's first EOS are meaningless.
-        """
-        steps = tokens.shape[1]
-        eos = torch.tensor(self._params.eos, dtype=torch.long, device=tokens.device)
+    def run(self, made: Sampled) -> None:
+        """Sample completions; tokens after a row's first EOS are meaningless."""
+        steps = made.tokens.shape[1]
         done = 0
         while done < steps:
             self.replay()
             done += 1
-            if len(eos) and done % LOOKS == 0:
-                ends = torch.isin(self._tokens[:, :done], eos)
+            if self._params.eos and done % LOOKS == 0:
+                ends = self._params.ends(self._tokens[:, :done])
                 if bool(ends.any(1).all()):
                     break
-        tokens.copy_(self._tokens)
-        logps.copy_(self._logps)
-        return torch.full((len(tokens),), done, device=tokens.device)
+        made.tokens.copy_(self._tokens)
+        made.logps.copy_(self._logps)
+        made.lengths.fill_(done)
