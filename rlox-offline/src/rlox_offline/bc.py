@@ -63,7 +63,7 @@ class BC(DatasetAlgorithm):
     arguments = ("dataset", "obs_dim", "act_dim")
     if TYPE_CHECKING:
 
-        def __init__(self, *args: Any, env: Any = None, **options: Unpack[BCArguments]) -> None: ...
+        def __init__(self, *_: Any, env: Any = None, **options: Unpack[BCArguments]) -> None: ...
 
     def make_networks(self, obs_dim: int, act_dim: int, **options: Any) -> dict[str, nn.Module]:
         """Return the policy."""

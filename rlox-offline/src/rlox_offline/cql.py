@@ -175,9 +175,7 @@ class CQL(DatasetAlgorithm):
     arguments = ("dataset", "obs_dim", "act_dim")
     if TYPE_CHECKING:
 
-        def __init__(
-            self, *args: Any, env: Any = None, **options: Unpack[CQLArguments]
-        ) -> None: ...
+        def __init__(self, *_: Any, env: Any = None, **options: Unpack[CQLArguments]) -> None: ...
 
     def drawn_from(self, dataset: OfflineDataset) -> OfflineDataset:
         """Return the dataset, with returns for Cal-QL."""

@@ -110,9 +110,7 @@ class IQL(DatasetAlgorithm):
     if TYPE_CHECKING:
         value: Any
 
-        def __init__(
-            self, *args: Any, env: Any = None, **options: Unpack[IQLArguments]
-        ) -> None: ...
+        def __init__(self, *_: Any, env: Any = None, **options: Unpack[IQLArguments]) -> None: ...
 
     def make_networks(self, obs_dim: int, act_dim: int, **options: Any) -> dict[str, nn.Module]:
         """Return the policy, two critics and the value."""

@@ -99,9 +99,7 @@ class TD3BC(DatasetAlgorithm):
     arguments = ("dataset", "obs_dim", "act_dim")
     if TYPE_CHECKING:
 
-        def __init__(
-            self, *args: Any, env: Any = None, **options: Unpack[TD3BCArguments]
-        ) -> None: ...
+        def __init__(self, *_: Any, env: Any = None, **options: Unpack[TD3BCArguments]) -> None: ...
 
     def make_networks(self, obs_dim: int, act_dim: int, **options: Any) -> dict[str, nn.Module]:
         """Return the policy and two critics."""
