@@ -194,7 +194,6 @@ class MultiAgentCollector:
         self.statistics = envs.statistics
         self.device = torch.device(device)
         self.gamma, self.gae_lambda = gamma, gae_lambda
-        self._gae = kernels.kernel("compute_gae_time_major")
         self.pool: OpponentPool | None = None
         """Opponents in two-player games; ``None``: the policies act for all agents."""
         self._team_reward = team_reward
@@ -218,9 +217,8 @@ class MultiAgentCollector:
         Returns:
             A batch per policy, of the steps in which its agents acted; left out if none acted.
         """
-        numbers: Any = self.gamma, self.gae_lambda, self._gae
         batches = {
-            name: estimate_team_advantages(*steps, policies[name], *numbers)
+            name: estimate_team_advantages(*steps, policies[name], self.gamma, self.gae_lambda)
             for name, steps in self.unroll(policies, n_steps, on_step).items()
         }
         return {name: batch for name, batch in batches.items() if batch is not None}
@@ -363,12 +361,7 @@ def gather_actions(parts: list[tuple[PolicyView, Any]], n_envs: int) -> dict[str
 
 @torch.no_grad()
 def estimate_team_advantages(
-    unroll: Unroll,
-    active: npt.NDArray[np.bool_],
-    policy: Any,
-    gamma: float,
-    gae_lambda: float,
-    gae: Callable[..., Any] | None = None,
+    unroll: Unroll, active: npt.NDArray[np.bool_], policy: Any, gamma: float, gae_lambda: float
 ) -> RolloutBatch | None:
     """Return the steps in which agents acted, with values and generalised advantage estimates.
 
@@ -383,7 +376,6 @@ def estimate_team_advantages(
         policy: estimates values with ``get_value(obs)``.
         gamma: discount γ in [0, 1].
         gae_lambda: trace decay λ in [0, 1].
-        gae: the kernel, see :func:`rlox.batches.estimate_advantages`.
 
     Returns:
         A batch of the acting agents' rows, step 0 first; ``None`` if no agent acted. Its rewards
@@ -391,7 +383,7 @@ def estimate_team_advantages(
         unroll has them.
     """
     if active.all():
-        return estimate_advantages(unroll, policy, gamma, gae_lambda, gae)
+        return estimate_advantages(unroll, policy, gamma, gae_lambda)
     if not active.any():
         return None
     if unroll.values is None:
@@ -428,7 +420,7 @@ def estimate_team_advantages(
     goes_on = ~(cut | terminated)[last, acted]
     cut[last[goes_on], acted[goes_on]] = True
     final_values[last[goes_on], acted[goes_on]] = values[-1, acted[goes_on]]
-    advantages, returns = (gae or kernels.kernel("compute_gae_time_major"))(
+    advantages, returns = kernels.kernel("compute_gae_time_major")(
         packed(unroll.rewards if unroll.scaled_rewards is None else unroll.scaled_rewards),
         packed(values[:-1]), terminated, cut, final_values, values[-1], gamma, gae_lambda,
     )  # fmt: skip

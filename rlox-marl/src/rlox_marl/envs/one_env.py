@@ -465,13 +465,10 @@ class TurnsOne(OneEnv):
             paid = total - self._paid.get(agent, 0.0)
             out.rewards[agent] = out.rewards.get(agent, 0.0) + paid
             self._paid[agent] = total
-            terminated = self._flag("terminations", agent, env.terminations[agent])
-            truncated = self._flag("truncations", agent, env.truncations[agent])
-            if terminated:
-                out.terminated.add(agent)
-            if truncated:
-                out.truncated.add(agent)
-            if terminated or truncated:
+            for name, ended in (("terminations", out.terminated), ("truncations", out.truncated)):
+                if self._flag(name, agent, getattr(env, name)[agent]):
+                    ended.add(agent)
+            if agent in out.terminated | out.truncated:
                 self._gone.add(agent)
                 self._observe(agent, env.observe(agent), out)
                 self._take_masks(env.infos, out)

@@ -287,12 +287,9 @@ def _make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Any:
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # no window unless render_mode asks for one
     pettingzoo = import_extra("pettingzoo", f"env '{env_id}'", EXTRA)
     module, _, name = env_id.rpartition(":")
-    if module:
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            raise EnvError(f"env '{env_id}' cannot be built: {error}") from None
     try:
+        if module:
+            importlib.import_module(module)
         if name in MPE2:
             home = import_extra(f"mpe2.{name.partition('/')[2]}", f"env '{env_id}'", EXTRA)
             return home.parallel_env(**env_kwargs)
@@ -301,9 +298,7 @@ def _make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Any:
         for kind, registry in registries.items():
             if wanted in registry:
                 return pettingzoo.make(kind, wanted, **env_kwargs)
-    except TypeError as error:
-        raise EnvError(f"env '{env_id}' cannot be built: {error}") from None
-    except (ImportError, ValueError, AssertionError) as error:
+    except (ImportError, TypeError, ValueError, AssertionError) as error:
         reason = str(error).removesuffix(".")
         raise EnvError(f"env '{env_id}' cannot be built: {reason}") from error
     known = sorted({*registries["parallel"], *registries["aec"], *MPE2})
