@@ -26,8 +26,6 @@ class Case:
         self.name = name
         self.env = env
         self.arguments = dict(arguments)
-        fields = config_class(name).model_fields
-        self.own_arguments = {k: v for k, v in arguments.items() if k not in fields}
         self._snapshots: list[dict[int, VecEnv]] = []
         self._envs: list[VecEnv] = []
 
@@ -59,7 +57,8 @@ class Case:
 
     def restore(self, path: Path, **arguments: Any) -> Algorithm:
         """Return the algorithm in a checkpoint."""
-        known = {k: v for k, v in self.own_arguments.items() if k != "config"}
+        fields = {*config_class(self.name).model_fields, "config"}
+        known = {k: v for k, v in self.arguments.items() if k not in fields}
         if "env_id" in arguments:
             arguments["env_id"] = _given(arguments["env_id"])
         found: type[Algorithm] = algorithm_class(self.name)
