@@ -570,15 +570,15 @@ def make_metrics(
     """Return the metrics of an iteration.
 
     Args:
-        kind: dataclass of the metrics. Fields without a value are NaN.
+        kind: dataclass of the metrics. Fields without a value or a default are NaN.
         terms: means of the loss's terms. Those that ``kind`` has no field for go into its field
             ``added``, like the means of the added losses.
         added: the user's own losses.
         more: further metrics.
     """
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    declared = fields(kind)  # type: ignore[arg-type]
+    names = [field.name for field in declared]
     known = {name: value for name, value in terms.items() if name in names}
     beside = {name: value for name, value in terms.items() if name not in names}
-    return kind(
-        **{name: float("nan") for name in names} | known | more | {"added": beside | added.means()}
-    )
+    unknown = {f.name: float("nan") for f in declared if f.default is f.default_factory is MISSING}
+    return kind(**unknown | known | more | {"added": beside | added.means()})
