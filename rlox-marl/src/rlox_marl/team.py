@@ -157,15 +157,10 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
             )
         self.views = make_views(preprocessor or env, cfg.critic, cfg.share_parameters)
         seed = self.streams.seeds("envs", 1)[0]
-        self.collector = MultiAgentCollector(
-            RunningTeams(env, seed, preprocessor=preprocessor),
-            self.views,
-            device=self.device,
-            team_reward=cfg.team_reward,
-            gamma=cfg.gamma,
-            gae_lambda=cfg.gae_lambda,
-            normalize_rewards=cfg.normalize_rewards,
-        )
+        envs = RunningTeams(env, seed, preprocessor=preprocessor)
+        names = ("team_reward", "gamma", "gae_lambda", "normalize_rewards")
+        options: Any = {name: getattr(cfg, name) for name in names}
+        self.collector = MultiAgentCollector(envs, self.views, device=self.device, **options)
         first = self._objective(Schedules(cfg).at(0, 0))
         self.policies, self._learners = {}, {}
         for view in self.views:
@@ -193,16 +188,11 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
         generator = self.streams.torch("policy")
         made: Any
         if policy is None:
-            options = {
-                "hidden": Layers.of(cfg),
-                "network": cfg.network,
-                "normalize_values": cfg.normalize_values,
-                "generator": generator,
-            }
             kind: Any = TeamPolicy
             if cfg.recurrent != "none":
                 kind = partial(RecurrentTeamPolicy, kind=cfg.recurrent, memory_size=cfg.memory_size)
-            made = kind(view, **options)
+            kind = partial(kind, network=cfg.network, normalize_values=cfg.normalize_values)
+            made = kind(view, hidden=Layers.of(cfg), generator=generator)
         else:
             made = policy(view.space, view.group.action_space)
             require_actor(made)
@@ -261,10 +251,8 @@ class TeamRolloutAlgorithm(TeamAlgorithm):
         terms = mean_by_name(reports)
         seen: dict[str, Any] = self.collector.statistics.metrics()
         seen["optional"] = {} if pool is None else pool.metrics()
-        rate = rates["learning_rate"]
-        return make_metrics(
-            self.metrics_class, terms, self.added_losses, **seen, learning_rate=rate
-        )
+        seen["learning_rate"] = rates["learning_rate"]
+        return make_metrics(self.metrics_class, terms, self.added_losses, **seen)
 
     def _learner_of(self, name: str, batch: RolloutBatch) -> Any:
         """Return a policy's learner for its rollout, which may have few or odd rows."""
@@ -343,11 +331,6 @@ class OneAgent(RolloutAlgorithm):
                 "out for one agent, whose training is PPO's"
             )
         return cfg.replace(n_agents=1)  # type: ignore[no-any-return]
-
-    def rollout(self, hooks: Hooks) -> Any:
-        """Return the batch to learn from, and its metrics."""
-        batch, seen = super().rollout(hooks)
-        return batch, {**seen, "agents": {}, "optional": {}}
 
     # explicit arguments, because evaluations look for state and masks in the signature
     def predict(

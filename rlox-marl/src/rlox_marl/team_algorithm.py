@@ -72,13 +72,8 @@ class TeamAlgorithm(Algorithm):
             EnvError: the envs cannot be built.
         """
         cfg, source = self.config, self.env_source
-        env = make_team_env(
-            source,
-            n_envs=cfg.n_envs,
-            backend=cfg.env_backend,
-            env_kwargs=cfg.env_kwargs or None,
-            **options,
-        )
+        options["env_kwargs"] = cfg.env_kwargs or None
+        env = make_team_env(source, n_envs=cfg.n_envs, backend=cfg.env_backend, **options)
         if fixed_env_count(source) is None:
             self.resources.callback(env.close)
         found = len(env.possible_agents)

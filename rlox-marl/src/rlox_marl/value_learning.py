@@ -211,9 +211,8 @@ class TeamValueAlgorithm(TeamAlgorithm):
         n_envs = len(next(iter(obs["active"].values())))
         for view in self.views:
             seen, masks = self._seen(view, obs)
-            _, values, _ = self.policies[view.name].step(
-                seen, self._memory_of(view, n_envs), *masks
-            )
+            memory = self._memory_of(view, n_envs)
+            _, values, _ = self.policies[view.name].step(seen, memory, *masks)
             active = torch.from_numpy(view.take(obs["active"])).to(self.device)
             best.append((values * active).view(n_envs, -1))
         state = None
