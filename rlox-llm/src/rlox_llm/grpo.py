@@ -44,6 +44,12 @@ from rlox_llm.rewards import RewardFunctions
 if TYPE_CHECKING:
     from rlox_llm.option_types import GRPOArguments, Unpack
 
+LOSS_OPTIONS = (
+    "importance_sampling_level", "epsilon", "epsilon_high", "delta", "kl_estimator",
+    "use_bias_correction_kl",
+)  # fmt: skip
+"""Options with the names of arguments of :func:`rlox_llm.losses.grpo_loss`."""
+
 EPS = 1e-4
 """Added to standard deviations, as in TRL."""
 
@@ -250,24 +256,11 @@ class GRPO(SamplingAlgorithm):
             done.prompts, done.tokens, done.mask, cfg.temperature, entropies=cfg.entropy_coef > 0
         )
         loss, terms = grpo_loss(
-            scores.logps,
-            part.old_logps,
-            part.ref_logps,
-            part.advantages,
-            part.mask,
-            loss_type=self._loss,
-            importance_sampling_level=cfg.importance_sampling_level,
-            epsilon=cfg.epsilon,
-            epsilon_high=cfg.epsilon_high,
-            delta=cfg.delta,
-            beta=cfg.kl_coef,
-            kl_estimator=cfg.kl_estimator,
-            use_bias_correction_kl=cfg.use_bias_correction_kl,
-            max_completion_length=cfg.max_new_tokens,
-            num_tokens=n_tokens,
-            num_completions=len(rollout.mask),
-            engine_ratio=part.engine_ratio,
-        )
+            scores.logps, part.old_logps, part.ref_logps, part.advantages, part.mask,
+            loss_type=self._loss, beta=cfg.kl_coef, max_completion_length=cfg.max_new_tokens,
+            num_tokens=n_tokens, num_completions=len(rollout.mask), engine_ratio=part.engine_ratio,
+            **{name: getattr(cfg, name) for name in LOSS_OPTIONS},
+        )  # fmt: skip
         numbers = {"kl": float(part.mask.sum() / n_tokens) * float(terms.kl)}
         ratios, n_ratios = part.mask, n_tokens
         if cfg.importance_sampling_level == "sequence":

@@ -102,7 +102,8 @@ class CausalModel:
                 f"layout='{layout}' does not fit {type(module).__name__}, whose layers of the kind "
                 f"'{reach.kind}' do not see whole rows; leave it at 'auto'"
             )
-        keeps_cache = self._aware and not _is_checkpointed(module)
+        recomputes = any(getattr(p, "gradient_checkpointing", False) for p in module.modules())
+        keeps_cache = self._aware and not recomputes
         self.layout = layout if keeps_cache or layout == "padded" else "padded"
 
     def sees_all_of(self, n_tokens: int | None) -> bool:
@@ -284,10 +285,6 @@ def _vocabulary(module: Any) -> int | None:
         return getattr(module.get_input_embeddings(), "num_embeddings", None)
     except (AttributeError, NotImplementedError):  # not transformers', or without an embedding
         return None
-
-
-def _is_checkpointed(module: nn.Module) -> bool:
-    return any(getattr(part, "gradient_checkpointing", False) for part in module.modules())
 
 
 def _tuple(ids: Any) -> tuple[int, ...]:
