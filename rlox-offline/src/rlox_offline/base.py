@@ -130,13 +130,9 @@ class OfflineAlgorithm(Algorithm):
         # a policy that is there before the networks is a user's
         known = env_actions or getattr(getattr(self, "policy", None), "action_space", None)
         low, high = action_bounds(dataset, known, cfg.act_high, cfg.act_dim)
-        self.scaling = Scaling(
-            np.zeros(cfg.obs_dim) if mean is None else mean,
-            np.ones(cfg.obs_dim) if std is None else std,
-            low,
-            high,
-            self.device,
-        )
+        mean = np.zeros(cfg.obs_dim) if mean is None else mean
+        std = np.ones(cfg.obs_dim) if std is None else std
+        self.scaling = Scaling(mean, std, low, high, self.device)
         if env_obs is not None and env_actions is not None:
             check_env(env_obs, env_actions, self.observation_space, self.action_space)
         if rows is not None:
@@ -341,14 +337,9 @@ class DatasetAlgorithm(OfflineAlgorithm):
         **options: Any,
     ) -> None:
         resolved: Any = resolve_config(self.config_class, config, **options)
-        super().__init__(
-            open_dataset(dataset),
-            config=resolved,
-            env=env,
-            continuous=getattr(resolved, "continuous", True),
-            callbacks=callbacks,
-            logger=logger,
-        )
+        given: Any = {"config": resolved, "callbacks": callbacks, "logger": logger}
+        continuous = getattr(resolved, "continuous", True)
+        super().__init__(open_dataset(dataset), env=env, continuous=continuous, **given)
         cfg = self.config
         if self.dataset is not None:
             self.minibatches = self.drawn_from(self.dataset)

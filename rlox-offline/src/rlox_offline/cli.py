@@ -26,12 +26,10 @@ def _joined(name: str) -> Any:
 def dataset_app() -> typer.Typer:
     """Return the group of commands."""
     app = typer.Typer(
+        add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
         help="Look at recorded datasets, record new ones, and convert tables.",
-        add_completion=False,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
         no_args_is_help=True,
-    )
+    )  # fmt: skip
     app.command("info")(info)
     app.command("record")(record)
     app.command("convert")(convert)

@@ -30,11 +30,9 @@ class OfflineConfig(RunConfig):
     """Base of the configs of offline algorithms."""
 
     obs_dim: int | None = count(
-        None,
-        unit="numbers",
+        None, unit="numbers", source="rlox",
         help="size of an observation; `None` takes the dataset's",
-        source="rlox",
-    )
+    )  # fmt: skip
     act_dim: int | None = count(
         None, unit="numbers", source="rlox",
         help="size of an action, or the number of discrete actions; `None` takes the dataset's",

@@ -211,5 +211,4 @@ class CQL(DatasetAlgorithm):
     def step_size(self, step: str) -> float:
         """Return the step size of policy and temperature, or of critics and multiplier."""
         cfg = self.config
-        rate: float = cfg.learning_rate if step == "learn_values" else cfg.actor_learning_rate
-        return rate
+        return float(cfg.learning_rate if step == "learn_values" else cfg.actor_learning_rate)

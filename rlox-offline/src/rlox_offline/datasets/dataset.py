@@ -124,8 +124,7 @@ class Recorded(ABC):
 
     def sample(self, batch_size: int, seed: int | None = None) -> dict[str, Array]:
         """Draw transitions; see :meth:`rlox.OfflineDatasetBuffer.sample`."""
-        rows: dict[str, Array] = self._buffer.sample(batch_size, seed)
-        return rows
+        return self._buffer.sample(batch_size, seed)  # type: ignore[no-any-return]
 
     @abstractmethod
     def _outcomes(self) -> tuple[int | None, Any, Array]:
@@ -289,8 +288,7 @@ class Dataset(Recorded):
         self, batch_size: int, seq_len: int, seed: int | None = None
     ) -> dict[str, Array]:
         """Draw pieces of episodes; see :meth:`rlox.OfflineDatasetBuffer.sample_trajectories`."""
-        rows: dict[str, Array] = self._buffer.sample_trajectories(batch_size, seq_len, seed)
-        return rows
+        return self._buffer.sample_trajectories(batch_size, seq_len, seed)  # type: ignore[no-any-return]
 
     def episodes(self) -> list[slice]:
         """Return the rows of each episode."""
