@@ -25,12 +25,9 @@ def _actor(name: str, env: Any, index: int = 1) -> Iterator[tuple[Any, Any]]:
     from rlox.seeding import SeedStreams
 
     probe = make_vec_env(env)
-    policy = make_policy(
-        probe.observation_space,
-        probe.action_space,
-        hidden=8,
-        generator=SeedStreams(0).torch("policy"),
-    )
+    spaces = probe.observation_space, probe.action_space
+    generator = SeedStreams(0).torch("policy")
+    policy = make_policy(*spaces, hidden=8, generator=generator)
     probe.close()
     plan = ActorPlan(env, policy, n_actors=2, n_envs=N_ENVS, n_steps=N_STEPS, seed=7)
     actor = get_registry().get("rlox_actor_backends", name).build(plan, index)
