@@ -175,8 +175,7 @@ class VLLMServerGenerator:
             raise BackendError(
                 f"the vLLM server at {self.url} failed at /{path}: {error}"
             ) from None
-        found: dict[str, Any] = json.loads(text) if text.strip() else {}
-        return found
+        return json.loads(text) if text.strip() else {}
 
 
 def _settings(params: Sampling) -> dict[str, Any]:

@@ -45,8 +45,7 @@ class RewritingVecEnv:
     def _forbid_one(self) -> npt.NDArray[np.bool_]:
         masks = np.ones((self._env.n_envs, self._mask_size), np.bool_)
         masks[:, self._n_steps % self._mask_size] = False
-        lent: npt.NDArray[np.bool_] = self._lend(masks)
-        return lent
+        return self._lend(masks)  # type: ignore[no-any-return]
 
     def reset_all(self, seed: Any = None) -> Any:
         """Reset all envs."""

@@ -61,8 +61,7 @@ class _Filled:
 
     def draw(self, seed: int | None = None) -> dict[str, Any]:
         """Return a batch."""
-        batch: dict[str, Any] = self.buffer.sample(BATCH_SIZE, LENGTH, seed)
-        return batch
+        return self.buffer.sample(BATCH_SIZE, LENGTH, seed)  # type: ignore[no-any-return]
 
 
 def _require_batch(batch: dict[str, Any], totals: Any) -> None:
