@@ -3,7 +3,6 @@
 import dataclasses
 import importlib
 import importlib.util
-import inspect
 import pkgutil
 import re
 import sys
@@ -14,7 +13,6 @@ import rlox
 import rlox.algorithms
 import typer
 from rlox.cli.app import build_app
-from rlox.registry import specs
 from rlox.registry.families import ALGORITHMS
 from rlox.registry.table import HOOKS, get_registry
 
@@ -88,8 +86,7 @@ def test_names_at_the_top_are_listed_and_no_others():
 @pytest.mark.parametrize("hook", HOOKS)
 def test_hook_is_documented_with_its_signature(hook):
     """Each hook has a heading with the exact signature."""
-    signature = str(inspect.signature(getattr(specs, hook))).replace("'", "")
-    assert f"`{hook}{signature}`" in headings("hooks.md")
+    assert f"`{hook}() -> Iterable[{HOOKS[hook].__name__}]`" in headings("hooks.md")
 
 
 @pytest.mark.parametrize("hook", HOOKS)

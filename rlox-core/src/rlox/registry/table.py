@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pluggy
@@ -38,7 +39,6 @@ from rlox.errors import (
     suggest,
 )
 from rlox.files import require_working_directory
-from rlox.registry import specs
 from rlox.registry.families import extra_of
 from rlox.registry.specs import (
     ActorBackendSpec,
@@ -72,6 +72,9 @@ HOOKS: dict[str, type] = {
     "rlox_presets": PresetsSpec,
     "rlox_run_options": RunOptionsSpec,
 }
+"""Every hook, a function without arguments, and the class of the specs that it yields."""
+
+_HOOKSPECS = SimpleNamespace(**{h: pluggy.HookspecMarker("rlox")(lambda: ()) for h in HOOKS})
 
 
 def _entry_points() -> list[metadata.EntryPoint]:
@@ -113,7 +116,7 @@ def _specs_of(entry_point: metadata.EntryPoint) -> Iterator[tuple[str, Any]]:
     """
     # one manager per plugin, so that a misspelt hook in check_pending() is this plugin's
     manager = pluggy.PluginManager("rlox")
-    manager.add_hookspecs(specs)
+    manager.add_hookspecs(_HOOKSPECS)
     module = entry_point.load()
     manager.register(module, entry_point.name)
     manager.check_pending()
