@@ -44,8 +44,8 @@ def test_without_simulators_gymnasium_takes_mujocos_tasks_and_no_game():
 
 def test_auto_takes_the_fastest_backend_that_has_the_id():
     """Priority counts among those that list the id."""
-    made = make_vec_env("CartPole-v1", n_envs=3)
-    assert made == ("test_backend:make", "CartPole-v1", {"n_envs": 3, "env_kwargs": None})
+    asked = {"n_envs": 3, "env_kwargs": None, "options": None}
+    assert make_vec_env("CartPole-v1", n_envs=3) == ("test_backend:make", "CartPole-v1", asked)
     assert make_vec_env("Pendulum-v1")[0] == "x:y"
 
 

@@ -203,8 +203,7 @@ class GymVecEnv:
         self._masks = ActionMasks(self._env)
         ours = isinstance(self._env, _Envs)
         self.checks_steps = ours and type(self) is GymVecEnv
-        masked = self._observation_space is not self._env.single_observation_space
-        self._by_leaf = ours and not masked
+        self._by_leaf = ours and self._observation_space is self._env.single_observation_space
 
     @property
     def n_envs(self) -> int:
@@ -247,8 +246,7 @@ class GymVecEnv:
         """Step all envs with (N, ...) actions; see :class:`rlox.protocols.VecEnvStep`."""
         if self._processes is not None:
             return self._processes.step_all(actions)
-        batch_space = self._env.action_space
-        actions = batch_of_actions(actions, batch_space)
+        actions = batch_of_actions(actions, self._env.action_space)
         obs, rewards, terminated, truncated, infos = self._env.step(actions)
         ended = terminated | truncated
         reset_infos = None
@@ -259,9 +257,9 @@ class GymVecEnv:
                 for i in np.flatnonzero(ended).tolist():
                     last = self._leaves(infos["final_obs"][i])
                     self._rows.require(map_leaves(lambda leaf: leaf[None], last), first=i)
-                    _set_row(final_obs, i, last)
+                    map_leaves(lambda leaf, new, i=i: setitem(leaf, i, new), final_obs, last)
             else:
-                if not self._env_copies():
+                if not getattr(self._env.unwrapped, "copy", False):  # each step in the same array
                     final_obs = map_leaves(np.copy, leaves)
                 obs, reset_infos = self._env.reset(options={"reset_mask": ended})
                 leaves = self._leaves(obs)
@@ -280,20 +278,12 @@ class GymVecEnv:
             obs = {key: value for key, value in obs.items() if key != MASK_KEY}
         return map_leaves(np.asarray, split(self._observation_space, obs))
 
-    def _env_copies(self) -> bool:
-        """Whether each step returns a new observation array."""
-        return bool(getattr(self._env.unwrapped, "copy", False))
-
     def close(self) -> None:
         """Close the envs; worker processes end."""
         if self._processes is None:
             self._env.close()
         else:
             self._processes.close()
-
-
-def _set_row(obs: Any, row: int, value: Any) -> None:
-    map_leaves(lambda leaf, new: setitem(leaf, row, new), obs, value)
 
 
 NORMALIZERS = ("NormalizeObservation", "NormalizeReward")
@@ -913,16 +903,13 @@ class ActionMasks:
         ended: npt.NDArray[np.bool_] | None,
         reset_infos: Mapping[str, Any] | None,
     ) -> npt.NDArray[Any]:
-        everywhere = np.ones(self._env.num_envs, np.bool_)
         if ended is None or reset_infos is None:
-            return _rows(infos, everywhere)
+            return _rows(infos, np.ones(self._env.num_envs, np.bool_))
         after_reset = _rows(reset_infos, ended)
+        if ended.all():
+            return after_reset
         # at the end of an episode an env may forbid all actions, or give no mask
-        return (
-            after_reset
-            if ended.all()
-            else np.where(ended[:, None], after_reset, _rows(infos, ~ended))
-        )
+        return np.where(ended[:, None], after_reset, _rows(infos, ~ended))
 
 
 def _rows(infos: Mapping[str, Any], asked: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:

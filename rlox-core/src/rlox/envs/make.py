@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, TypeVar, cast
 
 import gymnasium
@@ -157,15 +156,12 @@ def make_vec_env(
             f"env_backend='{chosen.spec.name}', which steps its envs as it does; leave one of them "
             "out"
         )
-    own = {} if selected.options is None else {"options": selected.options}
-    build = partial(chosen.build, env, n_envs=n_envs or 1, env_kwargs=env_kwargs, **own)
-    if not env_kwargs:
-        return cast("VecEnv", build())
+    asked = {"n_envs": n_envs or 1, "env_kwargs": env_kwargs, "options": selected.options}
     try:
-        return cast("VecEnv", build())
-    except RloxError:
-        raise
+        return cast("VecEnv", chosen.build(env, **asked))
     except (TypeError, ValueError) as error:
+        if isinstance(error, RloxError) or not env_kwargs:
+            raise
         raise EnvError(
             f"the env backend '{chosen.spec.name}' cannot build '{env}' with the env_kwargs "
             f"{dict(env_kwargs)}: {error}"

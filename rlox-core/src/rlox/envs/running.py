@@ -456,8 +456,7 @@ class EpisodeStatistics:
         if keep_running:
             self._running_return = np.array(state["running_return"], dtype=np.float64)
             self._running_length = np.array(state["running_length"], dtype=np.int64)
-        self._returns.clear()
-        self._returns.extend(np.asarray(state["returns"], np.float64).tolist())
-        self._lengths.clear()
-        self._lengths.extend(np.asarray(state["lengths"], np.int64).tolist())
+        window = self._returns.maxlen
+        self._returns = deque(np.asarray(state["returns"], np.float64).tolist(), window)
+        self._lengths = deque(np.asarray(state["lengths"], np.int64).tolist(), window)
         self.finished = int(state["finished"])

@@ -284,9 +284,7 @@ class TensorCollector:
         self._gamma, self._lambda, self._seq_len = gamma, gae_lambda, seq_len
         self._rows = ObservationRows(self.observation_space)
         self._to_env = _action_converter(env.action_space, device)
-        self._choices = [
-            size for leaf in ActionRows(env.action_space).leaves for size in leaf.sizes
-        ]
+        self._choices = ActionRows(env.action_space).choices
         self._seeds = ResetSeeds(seed, 1)
         self._obs: Any = None
         self._masks: tuple[Tensor, ...] = ()

@@ -188,7 +188,7 @@ class ActionHead(nn.Module):
         self.output_sizes = [int(part.output_size) for part in self.parts]  # type: ignore[arg-type]
         self.output_size = sum(self.output_sizes)
         """Number of outputs that the head needs."""
-        self._mask_sizes = [leaf.mask_size for leaf in rows.leaves]
+        self._mask_sizes = [sum(leaf.sizes) for leaf in rows.leaves]
         self._columns = [leaf.columns for leaf in rows.leaves]
         # only this space's actions are rows without columns
         self._plain = isinstance(action_space, spaces.Discrete)

@@ -449,11 +449,6 @@ class ActionLeaf:
     columns: int
     """Number of columns; 1 for a ``Discrete``."""
 
-    @property
-    def mask_size(self) -> int:
-        """Number of columns of a mask."""
-        return sum(self.sizes)
-
 
 class ActionRows:
     """The rows of one action space.
@@ -468,7 +463,9 @@ class ActionRows:
     def __init__(self, space: gymnasium.Space[Any]) -> None:
         self.space = space
         self.leaves = tuple(_leaf(name, leaf) for name, leaf in leaf_spaces(space).items())
-        self.mask_size = sum(leaf.mask_size for leaf in self.leaves)
+        self.choices = [size for leaf in self.leaves for size in leaf.sizes]
+        """Number of choices in each discrete column."""
+        self.mask_size = sum(self.choices)
         """Number of columns of a mask; 0 if nothing can be masked."""
         # the most common actions need no conversion: this runs once per vector step
         self._as_they_are = isinstance(space, spaces.Discrete) and space.start == 0
@@ -514,8 +511,7 @@ class ActionRows:
         checked = given.astype(np.bool_)
         if given.dtype != np.bool_ and not np.array_equal(checked, given):
             raise ValueError("action masks must hold 0 and 1 only")
-        sizes = [size for leaf in self.leaves for size in leaf.sizes]
-        possible = np.logical_or.reduceat(checked, np.cumsum([0, *sizes[:-1]]), axis=1)
+        possible = np.logical_or.reduceat(checked, np.cumsum([0, *self.choices[:-1]]), axis=1)
         if not possible.all():
             row, choice = np.argwhere(~possible)[0]
             raise ValueError(
