@@ -65,6 +65,8 @@ class Running(ABC):
         self.env, self.n_envs = env, env.n_envs
         self.statistics = statistics
         self._seeds, self._leaves = ResetSeeds(seed, env.n_envs), leaves
+        # of env that can restore the state, for states that only one kind can
+        self._kind: str = getattr(env, "state_kind", "")
         self._obs: Any = None
 
     @abstractmethod
@@ -107,11 +109,6 @@ class Running(ABC):
             "obs": _copied(self._obs) if env_state else None,
         }
 
-    @property
-    def _kind(self) -> str:
-        """Kind of env that can restore the state, for states that only one kind can."""
-        return getattr(self.env, "state_kind", "")
-
     def load_state_dict(self, state: Mapping[str, Any]) -> bool:
         """Restore the state; without the state of N envs, the next access starts new episodes.
 
@@ -146,8 +143,12 @@ class Running(ABC):
 
 
 def _copied(shown: Any) -> Any:
-    """Return a nested structure with copies of its arrays."""
-    return map_nested(lambda one: None if one is None else np.array(one), shown)
+    """Return a nested structure with copies of its arrays, and tensors as arrays."""
+
+    def copied(one: Any) -> Any:
+        return None if one is None else np.array(one.cpu().numpy() if hasattr(one, "cpu") else one)
+
+    return map_nested(copied, shown)
 
 
 class RunningEnvs(Running):
@@ -236,6 +237,22 @@ def require_same_option(option: str, saved: bool, present: bool) -> None:
             f"it was saved with {option}={saved}, got {option}={present}; leave the option as it "
             "was, or start a new training to change it"
         )
+
+
+def require_same_normalization(state: Mapping[str, Any], preprocessor: Any, scaler: Any) -> None:
+    """Check that a collector normalises observations and rewards as its checkpoint's did.
+
+    Args:
+        state: saved state of the collector.
+        preprocessor: its :class:`rlox.envs.preprocessing.Preprocessor`, if any.
+        scaler: anything, if it normalises rewards.
+
+    Raises:
+        CheckpointError: an option differs.
+    """
+    normalizes = preprocessor is not None and bool(preprocessor.moments)
+    require_same_option("normalize_observations", bool(state.get("observations")), normalizes)
+    require_same_option("normalize_rewards", "rewards" in state, scaler is not None)
 
 
 def require_same_leaves(saved: Any, now: Any) -> None:

@@ -26,9 +26,9 @@ from rlox.envs.gymnasium import STEP_KEYS, require_keys
 from rlox.envs.preprocessing import CLIP, EPSILON, Moments, Preprocessor, make_preprocessor
 from rlox.envs.running import (
     EpisodeStatistics,
+    Running,
     leaves_of,
-    require_same_leaves,
-    require_same_option,
+    require_same_normalization,
 )
 from rlox.envs.tensors import TensorVecEnv, array_of
 from rlox.errors import BackendError, ConfigError, EnvError, SpaceError
@@ -39,7 +39,6 @@ from rlox.nn.mlp import Memory
 from rlox.nn.programs import Program
 from rlox.protocols import RecurrentActor
 from rlox.ranks import RANKS
-from rlox.seeding import ResetSeeds
 from rlox.spaces.rows import ActionRows, ObservationRows, map_leaves
 from rlox.training.hooks import Hooks, StopTraining
 
@@ -230,7 +229,7 @@ class TensorMoments:
         return ((values - centre) / (variance + EPSILON).sqrt()).clamp(-CLIP, CLIP)
 
 
-class TensorCollector:
+class TensorCollector(Running):
     """Steps the N envs of a tensor env with a policy, without a copy to the host.
 
     Args:
@@ -270,7 +269,8 @@ class TensorCollector:
                 f"device must be the env's, {env.tensors.device}, got {device}; set device="
                 f"'{env.tensors.device}', or give {type(env.tensors).__name__} a method to(device)"
             )
-        self.env, self.n_envs, self.device = env, env.n_envs, device
+        super().__init__(env, seed, EpisodeStatistics(env.n_envs), leaves_of(env))
+        self.device = device
         self._preprocessor, self.observation_space = make_preprocessor(
             env.observation_space, normalize_observations, 1
         )
@@ -279,14 +279,11 @@ class TensorCollector:
         self._of_returns = TensorMoments(Moments(), device) if normalize_rewards else None
         self._returns = torch.zeros(env.n_envs, dtype=torch.float64, device=device)
         self.clip_rewards = clip_rewards
-        self.statistics = EpisodeStatistics(env.n_envs)
         self.storage: Storage | None = None
         self._gamma, self._lambda, self._seq_len = gamma, gae_lambda, seq_len
         self._rows = ObservationRows(self.observation_space)
         self._to_env = _action_converter(env.action_space, device)
         self._choices = ActionRows(env.action_space).choices
-        self._seeds = ResetSeeds(seed, 1)
-        self._obs: Any = None
         self._masks: tuple[Tensor, ...] = ()
         self.running = torch.zeros(2, env.n_envs, dtype=torch.float64, device=device)
         """Returns and lengths of the running episodes."""
@@ -332,7 +329,7 @@ class TensorCollector:
             Whether tensors were replaced.
         """
         store = self.storage
-        if store is not None and store.n_steps == n_steps and self._obs is not None:
+        if store is not None and store.n_steps == n_steps and self.started:
             return False
         self._rows.require_memory_for(2 * n_steps, self.n_envs)
         for program in (self._choose, self._judge, self._conclude):
@@ -340,17 +337,19 @@ class TensorCollector:
         self.storage = store = self._allocate(n_steps)
         if store.action_masks is not None:
             self._masks = (torch.empty_like(store.action_masks[0]),)
-        if self._obs is None:
-            obs = self.env.tensors.reset(self._seeds.next()[0])
-            self._require_obs("reset's observations", obs, store.obs)
-            self._obs = map_leaves(lambda row: row[0].clone(), store.obs)
-            map_leaves(Tensor.copy_, self._obs, self._seen(obs, learns=True))
-            self._returns.zero_()
-            self._seeds.resets += 1
-            self.running.zero_()
-            self.actor.begin()
-        self._final = map_leaves(torch.empty_like, self._obs)
+        self._final = map_leaves(torch.empty_like, self.obs)
         return True
+
+    def _reset(self, seeds: list[int]) -> Any:
+        assert self.storage is not None
+        obs = self.env.tensors.reset(seeds[0])
+        self._require_obs("reset's observations", obs, self.storage.obs)
+        first = map_leaves(lambda row: row[0].clone(), self.storage.obs)
+        map_leaves(Tensor.copy_, first, self._seen(obs, learns=True))
+        self._returns.zero_()
+        self.running.zero_()
+        self.actor.begin()
+        return first
 
     def _require(self, step: Any, store: Storage) -> None:
         """Check that a step fits into the storage; its numbers are checked after the rollout.
@@ -463,7 +462,7 @@ class TensorCollector:
         _write(store.obs, 0, self._obs)
         for t in range(store.n_steps):
             if store.action_masks is not None:
-                found = tensors.action_masks()  # type: ignore[attr-defined]
+                found = tensors.action_masks()
                 self._require_tensor("action_masks()", found, store.action_masks)
                 self._masks[0].copy_(store.action_masks[t].copy_(found))
             actor.begin_step(store, t)
@@ -535,51 +534,34 @@ class TensorCollector:
 
     def state_dict(self) -> dict[str, Any]:
         """Return statistics and, if the env has a state, all that its episodes continue with."""
-        state = self.env.state() if self._obs is not None else {}
+        state = super().state_dict()
         running = (self.running, *self.actor.state())
-        more: dict[str, Any] = {}
         if (preprocessor := self.preprocessor) is not None:
-            more["observations"] = preprocessor.state_dict()
+            state["observations"] = preprocessor.state_dict()
         if self._of_returns is not None:
             moments = self._of_returns.pull().state_dict()
-            more["rewards"] = {"moments": moments, "returns": array_of(self._returns)}
-        return {
-            **more,
-            "compiles": self.compiles,
-            "started": self._seeds.begun,
-            "statistics": self.statistics.state_dict(),
-            "env": state or None,
-            "env_kind": self.env.state_kind,
-            "leaves": leaves_of(self.env),
-            "obs": map_leaves(array_of, self._obs) if state else None,
-            "running": [array_of(each) for each in running] if state else None,
-        }
+            state["rewards"] = {"moments": moments, "returns": array_of(self._returns)}
+        state["running"] = [array_of(each) for each in running] if state["env"] else None
+        return {**state, "compiles": self.compiles}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> bool:
         """Restore the state; an env without one begins new episodes at the next rollout.
+
+        Returns:
+            Whether the envs continue exactly where they were.
 
         Raises:
             CheckpointError: leaves of the observations or actions have another order, or
-                normalisation differs.
+                normalisation differs, or the env's state is another env's.
         """
-        require_same_leaves(state.get("leaves"), leaves_of(self.env))
-        normalizes = self._preprocessor is not None
-        require_same_option("normalize_observations", "observations" in state, normalizes)
-        scales = self._of_returns is not None
-        require_same_option("normalize_rewards", "rewards" in state, scales)
-        fits = self.statistics.fits(state["statistics"])
-        fits &= state.get("env_kind") == self.env.state_kind
-        exact = bool(state["env"]) and fits and hasattr(self.env.tensors, "load_state_dict")
+        require_same_normalization(state, self._preprocessor, self._of_returns)
+        self._obs = None
+        exact = super().load_state_dict(state)
         if exact:
-            self.env.set_state(state["env"])
-            self._obs = map_leaves(lambda x: torch.tensor(x, device=self.device), state["obs"])
+            self._obs = map_leaves(lambda x: torch.tensor(x, device=self.device), self._obs)
             kept = (self.running, *self.actor.state())
             for tensor, array in zip(kept, state["running"], strict=True):
                 tensor.copy_(torch.tensor(array))
-            self._seeds.resets += 1
-        elif state["started"]:
-            self._obs = None
-            self._seeds.go_on_after(int(state["statistics"]["finished"]))
         if self._preprocessor is not None:
             self._preprocessor.load_state_dict(state["observations"])
             for moments in self._moments.values():
@@ -590,7 +572,7 @@ class TensorCollector:
             if exact:
                 self._returns.copy_(torch.as_tensor(state["rewards"]["returns"]))
         self.storage, self.compiles = None, state.get("compiles")
-        self.statistics.load_state_dict(state["statistics"], keep_running=False)
+        return exact
 
 
 def estimate_advantages(store: Storage, gamma: float, gae_lambda: float) -> None:

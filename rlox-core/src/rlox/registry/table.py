@@ -74,7 +74,7 @@ HOOKS: dict[str, type] = {
 }
 """Every hook, a function without arguments, and the class of the specs that it yields."""
 
-_HOOKSPECS = SimpleNamespace(**{h: pluggy.HookspecMarker("rlox")(lambda: ()) for h in HOOKS})
+_HOOKSPECS: Any = SimpleNamespace(**{h: pluggy.HookspecMarker("rlox")(lambda: ()) for h in HOOKS})
 
 
 def _entry_points() -> list[metadata.EntryPoint]:

@@ -16,7 +16,7 @@ from rlox.batches.rollout import RolloutBatch, Unroll, estimate_advantages, keep
 from rlox.config.composition import Selection
 from rlox.envs.gymnasium import Vectorization
 from rlox.envs.preprocessing import RewardScaler, make_preprocessor
-from rlox.envs.running import RunningEnvs, require_same_option
+from rlox.envs.running import RunningEnvs, require_same_normalization
 from rlox.errors import EnvError
 from rlox.networks.predict import taking_masks
 from rlox.nn.devices import acting
@@ -218,9 +218,7 @@ class RolloutCollector:
         Raises:
             CheckpointError: the state was saved with other normalisation options.
         """
-        normalizes = self.preprocessor is not None and bool(self.preprocessor.moments)
-        require_same_option("normalize_observations", bool(state.get("observations")), normalizes)
-        require_same_option("normalize_rewards", "rewards" in state, self.reward_scaler is not None)
+        require_same_normalization(state, self.preprocessor, self.reward_scaler)
         exact = self.envs.load_state_dict(state)
         if self.preprocessor is not None:
             self.preprocessor.load_state_dict(state["observations"])
