@@ -23,7 +23,7 @@ from rlox.learners.transitions import StepResult
 from rlox.nn import torch_threads
 from rlox.protocols import SequenceBuffer, VecEnv
 from rlox.replay.buffers import SequenceOptions, make_sequence_buffer
-from rlox.replay.building import Given, make_envs
+from rlox.replay.building import Given
 from rlox.replay.loop import Choose, Replay, ReplaySteps, UpdatesDue
 from rlox.spaces.data import memory_of
 from rlox.spaces.rows import ObservationRows, leaf_spaces, map_leaves
@@ -275,7 +275,7 @@ def make_experience(algorithm: Algorithm, given: Given) -> Experience:
         EnvError: the env cannot be built.
         SpaceError: the action space is not supported.
     """
-    cfg, envs = algorithm.config, make_envs(algorithm)
+    cfg, envs = algorithm.config, RunningEnvs.of(algorithm)
     actions = ActionCodec(envs.env.action_space)
     _require_derived(cfg, envs.env, actions)
     asked = SequenceOptions(

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Box
 
+from rlox.config.composition import selection
 from rlox.envs.gymnasium import (
     STEP_KEYS,
     require_observations,
@@ -189,6 +190,25 @@ class RunningEnvs(Running):
         """
         env = make_vec_env(env_id, n_envs=n_envs, max_restarts=max_restarts, **options)
         return cls(env, seed, owned=fixed_env_count(env_id) is None)
+
+    @classmethod
+    def of(cls, algorithm: Any) -> RunningEnvs:
+        """Run the envs that an algorithm steps; closing the algorithm closes them.
+
+        Raises:
+            EnvError: the env cannot be built.
+        """
+        cfg = algorithm.config
+        envs = cls.make(
+            algorithm.env_source,
+            cfg.n_envs,
+            algorithm.streams.seeds("envs", 1)[0],
+            backend=selection(cfg, "env_backend"),
+            vectorization=cfg.vectorization,
+            env_kwargs=cfg.env_kwargs,
+        )
+        algorithm.resources.callback(envs.close)
+        return envs
 
     def _reset(self, seeds: list[int]) -> Any:
         obs = self.env.reset_all(seeds)

@@ -16,7 +16,6 @@ from rlox.envs.make import fit_env_count
 from rlox.envs.running import RunningEnvs
 from rlox.errors import ConfigError
 from rlox.networks.validate import LAYER_OPTIONS, refuse_network_options
-from rlox.nn import find_device
 from rlox.protocols import PrioritizedBuffer, VecEnv
 from rlox.registry import get_registry
 from rlox.replay.buffers import BufferOptions, make_buffer
@@ -137,27 +136,6 @@ def _require_capacity(config: Any, own: Any) -> None:
         )
 
 
-def make_envs(algorithm: Algorithm) -> RunningEnvs:
-    """Return the envs that an algorithm steps; closing the algorithm closes them.
-
-    Raises:
-        ConfigError: the config's device does not exist.
-        EnvError: the envs cannot be built.
-    """
-    cfg = algorithm.config
-    find_device(cfg.device)
-    envs = RunningEnvs.make(
-        algorithm.env_source,
-        cfg.n_envs,
-        algorithm.streams.seeds("envs", 1)[0],
-        backend=selection(cfg, "env_backend"),
-        vectorization=cfg.vectorization,
-        env_kwargs=cfg.env_kwargs,
-    )
-    algorithm.resources.callback(envs.close)
-    return envs
-
-
 def make_replay(algorithm: Algorithm, given: Given, schedules: Schedules) -> ReplayLoop:
     """Return the envs and the replay buffer of an algorithm; closing the algorithm closes them.
 
@@ -183,7 +161,7 @@ def make_replay(algorithm: Algorithm, given: Given, schedules: Schedules) -> Rep
             f"n_step {cfg.n_step} is for buffers made here; give it to your "
             f"{type(buffer).__name__} and leave the option at 1"
         )
-    envs = make_envs(algorithm)
+    envs = RunningEnvs.of(algorithm)
     options = _buffer_options(algorithm, envs.env, named=buffer is None)
     named = selection(cfg, "buffer")
     made: Any = make_buffer(named.name if buffer is None else buffer, options, named.options)

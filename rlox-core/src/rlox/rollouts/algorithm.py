@@ -20,7 +20,6 @@ from torch import nn
 from rlox.algorithm import Algorithm
 from rlox.batches.rollout import RolloutBatch, Unroll, estimate_advantages
 from rlox.callbacks import Callback
-from rlox.config.composition import selection
 from rlox.config.model import UNSET, Config, changed, given_options
 from rlox.config.schedules import Schedules
 from rlox.deployment import PolicyData
@@ -212,24 +211,14 @@ class RolloutAlgorithm(Algorithm):
         It also has the attributes and methods of :class:`rlox.rollouts.collector.RolloutCollector`
         that predictions and checkpoints need.
         """
-        cfg = self.config
-        (seed,) = self.streams.seeds("envs", 1)
-        envs = RunningEnvs.make(
-            self.env_source,
-            cfg.n_envs,
-            seed,
-            backend=selection(cfg, "env_backend"),
-            vectorization=cfg.vectorization,
-            env_kwargs=cfg.env_kwargs,
-        )
-        self.resources.callback(envs.close)
-        seq_len = getattr(cfg, "seq_len", None)
+        cfg, envs = self.config, RunningEnvs.of(self)
         if isinstance(envs.env, TensorVecEnv):
             if cfg.frame_stack > 1:
                 raise ConfigError(
                     f"frame_stack is for envs of arrays, got {cfg.frame_stack} for "
                     f"{type(envs.env.tensors).__name__}, an env of tensors; leave it out"
                 )
+            seed = self.streams.seeds("envs", 1)[0]
             make: Any = partial(TensorCollector, envs.env, seed=seed)
         else:
             make = partial(RolloutCollector, envs, frame_stack=cfg.frame_stack)
@@ -240,7 +229,7 @@ class RolloutAlgorithm(Algorithm):
             normalize_observations=cfg.normalize_observations,
             normalize_rewards=cfg.normalize_rewards,
             clip_rewards=cfg.clip_rewards,
-            seq_len=seq_len,
+            seq_len=getattr(cfg, "seq_len", None),
         )
 
     def _make_policy(self, given: nn.Module | PolicyMaker | None) -> Any:
