@@ -40,19 +40,11 @@ class Selection:
         return Selection(self.name, self.options.for_evaluation())
 
 
-_SELECTORS: dict[type[Any], dict[str, str]] = {}
-
-
 def selectors(cls: type[Any]) -> dict[str, str]:
     """Return the fields of a config class that select plugins, with the plugins' hooks."""
-    if cls in _SELECTORS:
-        return _SELECTORS[cls]
-    found = {}
-    for name, field in cls.model_fields.items():
-        extra = field.json_schema_extra
-        if isinstance(extra, dict) and "selects" in extra:
-            found[name] = str(extra["selects"])
-    return _SELECTORS.setdefault(cls, found)
+    extras = {name: field.json_schema_extra for name, field in cls.model_fields.items()}
+    found = {name: extra for name, extra in extras.items() if isinstance(extra, dict)}
+    return {name: str(extra["selects"]) for name, extra in found.items() if "selects" in extra}
 
 
 def composed_class(cls: ClassT, values: Mapping[str, Any]) -> ClassT:

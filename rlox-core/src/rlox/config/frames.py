@@ -10,7 +10,6 @@ from pydantic import model_validator
 from rlox.config.model import (
     BACKEND,
     COMPUTE_DTYPE,
-    MATMUL_PRECISION,
     VECTORIZATION,
     Activation,
     Config,
@@ -37,33 +36,13 @@ NETWORK = choice(
     "auto", help="how boxes become features: by their space, all flattened, or all as images",
     source="rlox",
 )  # fmt: skip
-RECURRENT = choice("none", help="kind of the policy's memory", source=f"{HUANG}, LSTM details")
-MEMORY_SIZE = count(
-    64, unit="units", help="size of the memory, one each for policy and value", source="rlox"
-)
-NORMALIZE_OBSERVATIONS = flag(
-    False, help="normalise boxes of floats by running moments, clip to ±10",
-    source=f"{HUANG}, continuous details 6 and 7",
-)  # fmt: skip
-NORMALIZE_REWARDS = flag(
-    False, help="divide rewards by the deviation of discounted returns, clip to ±10",
-    source=f"{HUANG}, continuous details 8 and 9",
-)  # fmt: skip
 CLIP_REWARDS = positive(
     None, help="bound of the rewards' sizes in learning; None: none", unit="reward",
     source="Mnih et al. 2015, Methods, where it is 1",
 )  # fmt: skip
-FRAME_STACK = count(
-    1, unit="env steps", help="number of last observations that are seen as one",
-    source=f"{HUANG}, Atari detail 8",
-)  # fmt: skip
 SHARED = flag(
     False, help="policy and state values share the hidden layers", source=f"{HUANG}, detail 13"
 )
-LOG_STD = option(
-    0.0, help="initial logarithm of the standard deviation of actions that are real numbers",
-    unit="1", source=f"{HUANG}, continuous detail 2; -0.5 in Tianshou", ge=-20.0, le=2.0,
-)  # fmt: skip
 
 
 CONV = option(
@@ -107,12 +86,25 @@ class ActingConfig(ActorCriticConfig, EnvRunConfig):
 
     network: Literal["auto", "mlp", "cnn"] = NETWORK
     conv: Conv = CONV
-    recurrent: Literal["none", "lstm", "gru"] = RECURRENT
-    memory_size: int = MEMORY_SIZE
-    log_std: float = LOG_STD
-    normalize_observations: bool = NORMALIZE_OBSERVATIONS
+    recurrent: Literal["none", "lstm", "gru"] = choice(
+        "none", help="kind of the policy's memory", source=f"{HUANG}, LSTM details"
+    )
+    memory_size: int = count(
+        64, unit="units", help="size of the memory, one each for policy and value", source="rlox"
+    )
+    log_std: float = option(
+        0.0, help="initial logarithm of the standard deviation of actions that are real numbers",
+        unit="1", source=f"{HUANG}, continuous detail 2; -0.5 in Tianshou", ge=-20.0, le=2.0,
+    )  # fmt: skip
+    normalize_observations: bool = flag(
+        False, help="normalise boxes of floats by running moments, clip to ±10",
+        source=f"{HUANG}, continuous details 6 and 7",
+    )  # fmt: skip
     clip_rewards: float | None = CLIP_REWARDS
-    frame_stack: int = FRAME_STACK
+    frame_stack: int = count(
+        1, unit="env steps", help="number of last observations that are seen as one",
+        source=f"{HUANG}, Atari detail 8",
+    )  # fmt: skip
     backend: str = BACKEND
     vectorization: Literal["sync", "async"] = VECTORIZATION
 
@@ -142,9 +134,15 @@ class RolloutConfig(ActingConfig):
     max_grad_norm: float = positive(
         0.5, help="bound of the gradient's Euclidean norm", source=f"{HUANG}, detail 11"
     )
-    normalize_rewards: bool = NORMALIZE_REWARDS
+    normalize_rewards: bool = flag(
+        False, help="divide rewards by the deviation of discounted returns, clip to ±10",
+        source=f"{HUANG}, continuous details 8 and 9",
+    )  # fmt: skip
     compute_dtype: Literal["float32", "bfloat16"] = COMPUTE_DTYPE
-    matmul_precision: Literal["highest", "high"] = MATMUL_PRECISION
+    matmul_precision: Literal["highest", "high"] = choice(
+        "highest", source="torch",
+        help="precision of float32 matrix products on a GPU, for the whole process; high is TF32",
+    )  # fmt: skip
 
     @model_validator(mode="after")
     def _check_rollouts(self) -> RolloutConfig:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from enum import Enum
 from numbers import Integral
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
 
 from pydantic import (
     BaseModel,
@@ -86,17 +86,8 @@ GROUP_OF = {name: group for group, names in NAMES.items() for name in names}
 
 
 def group_of(name: str, field: FieldInfo) -> Group:
-    """Return the group of an option.
-
-    Args:
-        name: of the option.
-        field: its ``group``, set by :func:`rlox.option`, wins.
-    """
+    """Return the group of an option, by its name or else by its unit."""
     extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-    given = extra.get("group")
-    for group in get_args(Group):
-        if given == group:
-            return group  # type: ignore[no-any-return]
     return GROUP_OF.get(name) or UNITS.get(str(extra.get("unit")), "learning")
 
 
@@ -124,7 +115,6 @@ def option(
     unit: str,
     source: str,
     selects: str | None = None,
-    group: Group | None = None,
     **bounds: Any,
 ) -> Any:
     """Return a config field with its documentation.
@@ -136,15 +126,11 @@ def option(
         source: where the default or the idea comes from.
         selects: the hook, such as ``"rlox_buffers"``, of the plugin that the field names; the
             config then has the plugin's options too.
-        group: its heading in the help; ``None`` finds it by name and unit
-            (:func:`rlox.config.model.group_of`).
         bounds: pydantic constraints (``ge``, ``gt``, ``le``, ``lt``, ...).
     """
     extra: dict[str, Any] = {"unit": unit, "source": source}
     if selects is not None:
         extra["selects"] = selects
-    if group is not None:
-        extra["group"] = group
     return Field(default, description=help, json_schema_extra=extra, **bounds)
 
 
@@ -512,17 +498,6 @@ COMPUTE_DTYPE = choice(
 )  # fmt: skip
 """``Literal["float32", "bfloat16"]``"""
 
-MATMUL_PRECISION = choice(
-    "highest", source="torch",
-    help="precision of float32 matrix products on a GPU, for the whole process; high is TF32",
-)  # fmt: skip
-"""``Literal["highest", "high"]``"""
-
-DEVICE = option(
-    "cpu", help="torch device of policy and batches", unit="name", source="rlox", min_length=1
-)
-"""``str``"""
-
 TORCH_THREADS = count(
     1, unit="threads", source="measured: benchmarks/README.md",
     help="torch threads while training; None keeps torch's setting",
@@ -535,7 +510,9 @@ class RunConfig(Config):
 
     seed: int | None = SEED
     preset: str = PRESET
-    device: str = DEVICE
+    device: str = option(
+        "cpu", help="torch device of policy and batches", unit="name", source="rlox", min_length=1
+    )
     torch_threads: int | None = TORCH_THREADS
 
 
