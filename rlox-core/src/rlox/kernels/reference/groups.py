@@ -17,7 +17,7 @@ from typing import Any, Literal, SupportsIndex, cast
 import numpy as np
 import numpy.typing as npt
 
-from rlox.kernels.reference.arrays import Array, in_range, precision, real, size, vector
+from rlox.kernels.reference.arrays import Array, in_range, integers, precision, real, size, vector
 
 Scale = Literal["group", "batch", "none"]
 
@@ -183,11 +183,7 @@ class DPOPair:
 
 
 def _token_ids(name: str, values: npt.ArrayLike) -> Tokens:
-    tokens = np.asarray(values)
-    if tokens.ndim != 1:
-        raise ValueError(f"{name} must have 1 dimension, got {tokens.ndim}")
-    if tokens.dtype.kind not in "iu" and tokens.size:
-        raise TypeError(f"{name} must be integers, got dtype {tokens.dtype}")
+    tokens = integers(name, vector(name, values))
     if tokens.size and not (tokens.min() >= 0 and tokens.max() < 2**32):
         raise ValueError(f"{name} must lie in [0, {2**32 - 1}], got {tokens.min()}..{tokens.max()}")
     return tokens.astype(np.uint32)

@@ -60,7 +60,7 @@ def pack_sequences(sequences: Iterable[Any], max_len: SupportsIndex) -> PackedSe
     if has_tokens:
         tokens = [_tokens(item) for item in items]
     else:
-        ends = np.cumsum([_length(item) for item in items], dtype=np.int64)
+        ends = np.cumsum([size("every length", item) for item in items], dtype=np.int64)
         tokens = [
             np.arange(end - int(length), end) for end, length in zip(ends, items, strict=True)
         ]
@@ -84,13 +84,6 @@ def pack_sequences(sequences: Iterable[Any], max_len: SupportsIndex) -> PackedSe
         np.array([r for r, row in enumerate(rows) for _ in row], np.int64),
         np.cumsum([0, *(len(tokens[i]) for i in indices)], dtype=np.int32),
     )
-
-
-def _length(item: SupportsIndex) -> int:
-    # a mask passed by mistake would otherwise count as lengths of 1
-    if isinstance(item, bool):
-        raise TypeError("every length must be an integer, got bool")
-    return size("every length", item)
 
 
 def _tokens(values: npt.ArrayLike) -> Array:

@@ -11,7 +11,7 @@ from typing import Any, SupportsFloat, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from rlox.kernels.reference.arrays import Array, in_range
+from rlox.kernels.reference.arrays import Array, in_range, integers, shaped, vector
 from rlox.kernels.reference.replay.parsing import many_rows, one_row
 from rlox.kernels.reference.replay.ring import ReplayBuffer
 
@@ -22,7 +22,7 @@ MIN_PRIORITY = 1e-6
 
 def _priorities(name: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
     """Return the priorities for given numbers."""
-    given = _numbers(name, values, shape)
+    given = shaped(name, values, shape).astype(np.float64)
     if not (np.abs(given) <= MAX_PRIORITY).all():
         raise ValueError(f"{name} must be finite and at most {MAX_PRIORITY:e} in size, got {given}")
     return np.maximum(np.abs(given), MIN_PRIORITY)
@@ -30,20 +30,13 @@ def _priorities(name: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Arr
 
 def _saved_priorities(name: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
     """Return the priorities, or powers of priorities, in a state."""
-    priorities = _numbers(name, values, shape)
+    priorities = shaped(name, values, shape).astype(np.float64)
     if not ((priorities > 0) & (priorities <= MAX_PRIORITY)).all():
         raise ValueError(
             "priorities is not a valid state: a priority is positive, and no larger than single "
             "precision has it"
         )
     return priorities
-
-
-def _numbers(name: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
-    numbers = np.asarray(values, np.float64)
-    if numbers.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {numbers.shape}")
-    return numbers
 
 
 class PrioritizedReplayBuffer(ReplayBuffer):
@@ -237,15 +230,10 @@ class PrioritizedReplayBuffer(ReplayBuffer):
                 priority is changed.
             TypeError: an index is not an integer.
         """
-        slots = np.asarray(indices)
-        if slots.size and slots.dtype.kind not in "iu":
-            raise TypeError(f"indices must be integers, got dtype {slots.dtype}")
-        if slots.ndim != 1:
-            raise ValueError(f"indices must have 1 dimension, got {slots.ndim}")
+        slots = vector("indices", integers("indices", indices))
         if not ((slots >= 0) & (slots < self._len)).all():
             raise ValueError(f"indices must lie in [0, {self._len}), got {slots}")
-        checked = _priorities("priorities", priorities, slots.shape)
-        self._set_priorities(slots.astype(np.int64), checked)
+        self._set_priorities(slots, _priorities("priorities", priorities, slots.shape))
 
     def set_beta(self, beta: float) -> None:
         """Set the exponent β of the weights.

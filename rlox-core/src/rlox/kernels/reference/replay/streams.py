@@ -136,9 +136,7 @@ class SequenceReplayBuffer:
         self._changed[slots // BLOCK] = self._changes
 
     def _require_names(self, given: Mapping[str, Any], names: Sequence[str]) -> None:
-        missing = [name for name in names if name not in given]
-        unknown = [name for name in given if name not in names]
-        if missing or unknown:
+        if given.keys() != set(names):
             raise ValueError(f"rows must have the fields {list(names)}, got {list(given)}")
 
     def _enqueue(self, streams: Array, length: int) -> None:
