@@ -388,7 +388,6 @@ def keep_envs(unroll: Unroll, kept: npt.NDArray[np.bool_]) -> Unroll:
     if not kept.any():
         raise EnvError("all envs were lost in one rollout, and nothing is left to learn from")
     columns = torch.from_numpy(kept)
-    cut = torch.from_numpy(np.nonzero(unroll.truncated)[1])
     fields: dict[str, Any] = {"envs": np.flatnonzero(kept)}
     for name in (*STEPS, "scaled_rewards", "final_values", "life_lost"):
         if getattr(unroll, name) is not None:
@@ -401,12 +400,9 @@ def keep_envs(unroll: Unroll, kept: npt.NDArray[np.bool_]) -> Unroll:
         parts = unroll.initial_state.view(-1, unroll.n_envs, unroll.initial_state.shape[1])
         fields["initial_state"] = parts[:, columns.to(parts.device)].flatten(0, 1)
     if unroll.final_obs is not None:
-        rows = columns[cut]
-        fields["final_obs"] = (
-            map_leaves(lambda leaf: leaf[rows.to(leaf.device)], unroll.final_obs)
-            if rows.any()
-            else None
-        )
+        rows = columns[torch.from_numpy(np.nonzero(unroll.truncated)[1])]
+        final_obs = map_leaves(lambda leaf: leaf[rows.to(leaf.device)], unroll.final_obs)
+        fields["final_obs"] = final_obs if rows.any() else None
     return replace(unroll, **fields)
 
 
@@ -427,19 +423,16 @@ def _join_final_obs(unrolls: Sequence[Unroll], truncated: npt.NDArray[np.bool_])
 
 
 def _join_lives(unrolls: Sequence[Unroll]) -> npt.NDArray[np.bool_] | None:
-    lives = [u.life_lost for u in unrolls]
-    if all(each is None for each in lives):
-        return None
-    columns = [
-        np.zeros(u.terminated.shape, np.bool_) if each is None else each
-        for u, each in zip(unrolls, lives, strict=True)
-    ]
-    return np.concatenate(columns, 1)
+    lives = [np.zeros_like(u.terminated) if u.life_lost is None else u.life_lost for u in unrolls]
+    joined = np.concatenate(lives, 1)
+    return joined if joined.any() else None
 
 
 def on_device(unroll: Unroll, device: torch.device) -> Unroll:
     """Return the unroll with its tensors on a device."""
-    moved = {name: _moved(getattr(unroll, name), device) for name in (*ON_DEVICE, *NESTED)}
+    found = {name: getattr(unroll, name) for name in (*ON_DEVICE, *NESTED)}
+    given = {name: value for name, value in found.items() if value is not None}
+    moved = {name: map_leaves(methodcaller("to", device), value) for name, value in given.items()}
     return replace(unroll, **moved)
 
 
@@ -458,7 +451,7 @@ def unroll_to_arrays(unroll: Unroll) -> Arrays:
     return arrays | moments_to_arrays(unroll.moments)
 
 
-def unroll_from_arrays(arrays: Mapping[str, Any], device: torch.device | str = "cpu") -> Unroll:
+def unroll_from_arrays(arrays: Mapping[str, Any]) -> Unroll:
     """Return the unroll from the arrays of :func:`unroll_to_arrays`.
 
     Args:
@@ -468,13 +461,13 @@ def unroll_from_arrays(arrays: Mapping[str, Any], device: torch.device | str = "
     fields: dict[str, Any] = {name: int(arrays[name]) for name in NUMBERS}
     fields["resets"] = bool(fields["resets"])
     fields |= {name: arrays[name] for name in IN_NUMPY if name in arrays}
-    fields |= {name: _tensor(arrays[name], device) for name in ON_DEVICE if name in arrays}
+    fields |= {name: _tensor(arrays[name]) for name in ON_DEVICE if name in arrays}
     for key, array in arrays.items():
         name, colon, leaf = key.partition(":")
         if name in NESTED and colon:
-            fields.setdefault(name, {})[leaf] = _tensor(array, device)
+            fields.setdefault(name, {})[leaf] = _tensor(array)
         elif name in NESTED:
-            fields[name] = _tensor(array, device)
+            fields[name] = _tensor(array)
     return Unroll(**fields, moments=moments_from_arrays(arrays))
 
 
@@ -497,12 +490,8 @@ def moments_from_arrays(arrays: Mapping[str, Any]) -> dict[str, dict[str, Any]] 
     return moments or None
 
 
-def _tensor(array: Any, device: torch.device | str) -> Tensor:
-    return torch.from_numpy(np.asarray(array)).to(device)
-
-
-def _moved(value: Any, device: torch.device) -> Any:
-    return None if value is None else map_leaves(lambda leaf: leaf.to(device), value)
+def _tensor(array: Any) -> Tensor:
+    return torch.from_numpy(np.asarray(array))
 
 
 def _cat(parts: Sequence[Any], dim: int) -> Any:
