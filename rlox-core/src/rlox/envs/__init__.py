@@ -6,7 +6,7 @@ from rlox.envs.processes import ProcessVecEnv
 from rlox.envs.running import CheckedSteps, EpisodeStatistics, RunningEnvs
 from rlox.envs.teams import is_team, make_team_env, team_backend
 from rlox.envs.workers.arena import Arena
-from rlox.envs.workers.process import Supervisor, WorkerEvent, WorkerProcess, spare_file
+from rlox.envs.workers.process import Supervisor, WorkerProcess, spare_file
 
 __all__ = [
     "Arena",
@@ -17,7 +17,6 @@ __all__ = [
     "RunningEnvs",
     "Supervisor",
     "Vectorization",
-    "WorkerEvent",
     "WorkerProcess",
     "env_id_of",
     "fit_env_count",

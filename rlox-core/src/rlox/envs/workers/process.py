@@ -16,11 +16,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,9 +28,11 @@ import numpy.typing as npt
 from rlox.envs.workers.arena import Arena, dumps
 from rlox.errors import WorkerError, WorkerLostError
 
+_LOG = logging.getLogger("rlox")
+
 IN_MEMORY = Path("/dev/shm")  # noqa: S108  # the file is unlinked at once
-ENDING = 5.0
-"""Seconds that a worker gets to end by itself."""
+START, ENDING = 120.0, 5.0
+"""Seconds that a worker gets to make its object, for which the first call waits, and to end."""
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -82,16 +82,12 @@ class WorkerProcess:
             methods ``(message, arrays) -> (answer, arrays)``.
         arguments: arguments of the factory; sent once, by cloudpickle.
         name: name of the worker in errors.
-        start_deadline: seconds to make the object; the first call waits for it, and raises the
-            factory's error.
 
     Raises:
         WorkerError: the system does not support such processes.
     """
 
-    def __init__(
-        self, factory: str, arguments: tuple[Any, ...], *, name: str, start_deadline: float = 120.0
-    ) -> None:
+    def __init__(self, factory: str, arguments: tuple[Any, ...], *, name: str) -> None:
         if os.name != "posix":
             raise WorkerError(f"{name} needs a POSIX system to run in a process of its own")
         self.name = name
@@ -119,7 +115,6 @@ class WorkerProcess:
         self._lifeline, self._file = lifeline, file
         self._connection = Connection(ours.detach())
         self._arena = Arena(file)
-        self._start_deadline = start_deadline
         self._owed = 0
         """Number of answers not yet read."""
         try:
@@ -155,10 +150,10 @@ class WorkerProcess:
     def send(self, method: str, message: Any = None, arrays: Arrays | None = None) -> None:
         """Begin a call; :meth:`receive` takes its answer."""
         if not self._made:
-            self._receive(self._start_deadline)
+            self._receive(START)
             self._made = True
         while self._owed:  # answers to an interrupted call are discarded
-            self._take(self._start_deadline)
+            self._take(START)
         table = self._arena.write(arrays or {})
         self._send(json.dumps([method, message]).encode() + b"\n" + table)
 
@@ -229,19 +224,8 @@ class WorkerProcess:
         self._file = -1
 
 
-@dataclass(frozen=True)
-class WorkerEvent:
-    """An event in a worker's life."""
-
-    seconds: float
-    """Unix time."""
-    worker: str
-    what: str
-    """Description with the reason."""
-
-
 class Supervisor:
-    """Decides whether lost workers are restarted, and keeps a log.
+    """Decides whether lost workers are restarted, and logs it.
 
     Args:
         max_restarts: number of restarts per worker.
@@ -250,8 +234,6 @@ class Supervisor:
     def __init__(self, max_restarts: int) -> None:
         self._max_restarts = max_restarts
         self._restarts: Counter[str] = Counter()
-        self.events: list[WorkerEvent] = []
-        """All events so far."""
 
     @property
     def restarts(self) -> int:
@@ -270,13 +252,9 @@ class Supervisor:
         """
         before = self._restarts[worker]
         if before >= self._max_restarts:
-            self._note(worker, f"given up: {error}")
+            _LOG.warning("%s given up: %s", worker, error)
             more = f" after {before} restarts" if before else ""
             raise WorkerLostError(f"{error}{more}") from error
         self._restarts[worker] += 1
-        self._note(worker, f"begins again: {error}")
+        _LOG.warning("%s begins again: %s", worker, error)
         return before + 1
-
-    def _note(self, worker: str, what: str) -> None:
-        self.events.append(WorkerEvent(time.time(), worker, what))
-        logging.getLogger("rlox").warning("%s %s", worker, what)
