@@ -57,7 +57,7 @@ def operations(folder: Path) -> dict[str, tuple[Call, Call]]:
     with rlox.make("ppo", env="CartPole-v1", seed=0) as ppo:
         ppo.save(path)
         rlox.export(ppo, policy)
-        digest = checkpoint._digest
+        digest = checkpoint.digest_of
         rows = folder / "rows.npz"
     rng = np.random.default_rng(0)
     columns = {
@@ -91,7 +91,7 @@ def operations(folder: Path) -> dict[str, tuple[Call, Call]]:
     return {
         "PPO.from_checkpoint": (
             restore,
-            without(restore, ("rlox.training.checkpoint._digest", remembered)),
+            without(restore, ("rlox.training.checkpoint.digest_of", remembered)),
         ),
         "rlox.load_policy": (
             partial(rlox.load_policy, policy),

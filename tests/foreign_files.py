@@ -161,7 +161,7 @@ def checkpoints(folder, n, seed):
             attempt(count, f"checkpoint {i}", path, as_saved)
         else:
             text = json.dumps(edit(rng, manifest))
-            metadata = {"rlox": text, "digest": checkpoint._digest(text, tensors)}
+            metadata = {"rlox": text, "digest": checkpoint.digest_of(text, tensors)}
             path.write_bytes(safetensors.numpy.save(tensors, metadata=metadata))
             attempt(count, f"checkpoint {i}", path, lambda path: restored(path) is not None)
     return count

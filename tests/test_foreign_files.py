@@ -40,7 +40,7 @@ def test_no_impossible_value_is_loaded(backend, tmp_path):
     for name, value in [*tried.items(), *below.items()]:
         changed = {**tensors, name: tensors[name].copy()}
         changed[name].reshape(-1)[0] = value
-        metadata = {"rlox": text, "digest": checkpoint._digest(text, changed)}
+        metadata = {"rlox": text, "digest": checkpoint.digest_of(text, changed)}
         path.write_bytes(safetensors.numpy.save(changed, metadata=metadata))
         with pytest.raises(CheckpointError, match="does not fit"):
             rlox.algorithms.PPO.from_checkpoint(path)

@@ -14,7 +14,7 @@ import safetensors.numpy
 from hypothesis import given
 from hypothesis import strategies as st
 from rlox.errors import CheckpointError
-from rlox.training.checkpoint import _digest, read
+from rlox.training.checkpoint import digest_of, read
 from rlox.training.segments import pack, require_like, unpack
 
 NUMPY_1 = np.__version__.startswith("1.")
@@ -43,7 +43,7 @@ def saved(counting, tmp_path_factory):
 def write(path, manifest, tensors=None):
     """Write a file with a manifest of one's own, and the digest that goes with it."""
     text, tensors = manifest if isinstance(manifest, str) else json.dumps(manifest), tensors or {}
-    metadata = {"rlox": text, "digest": _digest(text, tensors)}
+    metadata = {"rlox": text, "digest": digest_of(text, tensors)}
     path.write_bytes(safetensors.numpy.save(tensors, metadata=metadata))
     return path
 

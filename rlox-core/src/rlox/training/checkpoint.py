@@ -15,7 +15,6 @@ removed after the last checkpoint that does.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import platform
@@ -26,7 +25,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as safetensors_bytes
 
@@ -51,6 +49,7 @@ from rlox.training.segments import (
     Arrays,
     SavedBuffer,
     SegmentFolder,
+    digest_of,
     pack,
     remove_unused,
     require_like,
@@ -102,7 +101,7 @@ def save(algorithm: Trainable, path: str | Path) -> None:
             "state": tree,
         }
         text = json.dumps(manifest)
-        metadata = {"rlox": text, "digest": _digest(text, tensors)}
+        metadata = {"rlox": text, "digest": digest_of(text, tensors)}
         write_atomically(path, safetensors_bytes(tensors, metadata=metadata))
     remove_unused(folder, before - segments_of(path))
 
@@ -141,17 +140,6 @@ def steps_of(path: str | Path) -> int:
         raise CheckpointError(f"checkpoint '{path}' has no count of steps: {error!r}") from None
 
 
-NEW_EPISODES = (
-    "the checkpoint has no state from which these envs go on: new episodes begin, so that the "
-    "result is not that of an uninterrupted run"
-)
-
-IN_ITERATION = (
-    "the checkpoint was saved within an iteration, which begins again, so that the result may not "
-    "be that of an uninterrupted run"
-)
-
-
 def difference_in(path: str | Path, algorithm: Trainable) -> str | None:
     """Return why an algorithm does not continue exactly from its checkpoint.
 
@@ -162,9 +150,18 @@ def difference_in(path: str | Path, algorithm: Trainable) -> str | None:
         CheckpointError: see :func:`read`.
     """
     manifest = _read(Path(path), with_arrays=False)[0]
-    episodes = NEW_EPISODES if begins_anew(state_of(algorithm)) else None
-    iteration = IN_ITERATION if "in_iteration" in manifest else None
-    return "; ".join(filter(None, (difference_of_ranks(manifest), episodes, iteration))) or None
+    reasons = [difference_of_ranks(manifest) or ""]
+    if begins_anew(state_of(algorithm)):
+        reasons.append(
+            "the checkpoint has no state from which these envs go on: new episodes begin, so that "
+            "the result is not that of an uninterrupted run"
+        )
+    if "in_iteration" in manifest:
+        reasons.append(
+            "the checkpoint was saved within an iteration, which begins again, so that the result "
+            "may not be that of an uninterrupted run"
+        )
+    return "; ".join(filter(None, reasons)) or None
 
 
 MOST_TRIES = 5
@@ -213,7 +210,7 @@ def _read_once(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays
                 f"{FORMAT_VERSION}; {'upgrade rlox' if newer else 'train and save it again'}"
             )
         if with_arrays:
-            if metadata["digest"] != _digest(metadata["rlox"], tensors):
+            if metadata["digest"] != digest_of(metadata["rlox"], tensors):
                 raise ValueError("its contents have changed since it was written")
             require_parts(manifest, path)
             manifest["state"] = unpack(manifest["state"], tensors, segment_reader(path))
@@ -224,16 +221,6 @@ def _read_once(path: Path, *, with_arrays: bool) -> tuple[dict[str, Any], Arrays
     except (SafetensorError, *MISFITS, OSError) as error:
         raise CheckpointError(f"'{path}' is damaged or not an rlox checkpoint: {error}") from None
     return manifest, tensors
-
-
-def _digest(manifest: str, tensors: Arrays) -> str:
-    """Return the SHA-256 of a file's contents; it detects damage, not another author."""
-    digest = hashlib.sha256(manifest.encode())
-    for name in sorted(tensors):
-        array = np.ascontiguousarray(tensors[name])
-        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        digest.update(array.reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()
 
 
 def _env_id(manifest: Mapping[str, Any], path: str | Path) -> str:

@@ -10,15 +10,12 @@ During training rank 0 decides when to save, at an iteration's end, and asks the
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from rlox.errors import CheckpointError, WorkerLostError
 from rlox.ranks import RANKS, Ranks, own_rank
@@ -27,6 +24,7 @@ from rlox.training.segments import (
     SEGMENTS_KEY,
     Arrays,
     SegmentFolder,
+    digest_of,
     files_in,
     pack,
     segment_reader,
@@ -104,7 +102,7 @@ def parts_for(algorithm: Trainable, path: Path, tensors: Arrays) -> dict[str, An
         said: dict[str, Any] = {"n_ranks": ranks.size}
         if ranks.saving == "alone" or not algorithm.streams.is_spread:
             return said
-        digests = {name: _digest(array) for name, array in tensors.items()}
+        digests = {name: digest_of(name, {name: array}) for name, array in tensors.items()}
         asked = {"checkpoint": str(path.absolute()), "digests": digests}
         try:
             if ranks.saving == "asked":
@@ -137,7 +135,7 @@ def _write_part(algorithm: Trainable, ranks: Ranks) -> None:
         with folder.locked():
             tree = pack(state, "", tensors, lambda buffer, name: buffer.write(folder, name))
             known = asked["digests"]
-            own = {k: v for k, v in tensors.items() if _digest(v) != known.get(k)}
+            own = {k: v for k, v in tensors.items() if digest_of(k, {k: v}) != known.get(k)}
             text = json.dumps(tree)
             listed = [list(folder.write(own, {"part": text})), *files_in(tree)]
             folder.sync()
@@ -147,13 +145,6 @@ def _write_part(algorithm: Trainable, ranks: Ranks) -> None:
     ranks.gather_text(json.dumps(answer), "a checkpoint")
     if error is not None:
         raise error
-
-
-def _digest(array: np.ndarray[Any, Any]) -> str:
-    """Return the SHA-256 of a contiguous array's dtype, shape and contents."""
-    digest = hashlib.sha256(f"{array.dtype.str} {array.shape}".encode())
-    digest.update(array.reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()
 
 
 def goes_on_exactly(manifest: Mapping[str, Any]) -> bool:
