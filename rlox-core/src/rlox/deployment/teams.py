@@ -68,11 +68,6 @@ class LoadedTeam:
     def __repr__(self) -> str:
         return f"<LoadedTeam of '{self.data.algorithm}': {', '.join(self.agents)}>"
 
-    @property
-    def has_memory(self) -> bool:
-        """Whether the policies or their stacks of frames remember anything."""
-        return any(one.remembers for one in self.agents.values())
-
     def policy_data(self) -> TeamData:
         """Return the policies as data, so that :func:`rlox.export` writes them."""
         return self.data
@@ -112,7 +107,7 @@ class LoadedTeam:
                 some, deterministic, state=before, episode_start=starts, action_masks=masks
             ),
             obs, agent_idx, action_masks, None if state is UNSET else state, episode_start,
-            remembers=state is not UNSET and self.has_memory,
+            remembers=state is not UNSET and any(one.remembers for one in policies),
         )  # fmt: skip
         return actions if state is UNSET else (actions, after)
 

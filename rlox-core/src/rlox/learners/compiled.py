@@ -70,7 +70,8 @@ def make_compiled_learner(
         _require_compiler(task.parts.device)
         for optimizer in task.parts.optimizers.values():
             # torch would also compile its optimisers' own code, again for every learning rate
-            setattr(optimizer, "step", _uncompiled(optimizer.step))  # noqa: B010
+            step = torch.compiler.disable(optimizer.step)  # type: ignore[no-untyped-call]
+            setattr(optimizer, "step", step)  # noqa: B010
         return TorchReplayLearner(replace(task, objective=_CompiledSteps(task)))
     if isinstance(task.collector, TensorCollector):
         _require_compiler(task.device)
@@ -109,11 +110,6 @@ class _Compiled:
         """See :class:`rlox.losses.Objective`."""
         loss, terms = self.compiled(self.objective, policy, minibatch)
         return loss, terms
-
-
-def _uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    kept: Callable[..., Any] = torch.compiler.disable(function)  # type: ignore[no-untyped-call]
-    return kept
 
 
 def fused(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:

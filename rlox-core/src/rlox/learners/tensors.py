@@ -20,8 +20,8 @@ import torch.nn.functional as F  # noqa: N812  # the field's name for it
 from gymnasium import spaces
 from torch import Tensor
 
-from rlox.batches.rollout import RolloutBatch
-from rlox.batches.transitions import cut_into_sequences
+from rlox.batches.rollout import BEFORE_THE_LAST, RolloutBatch
+from rlox.batches.transitions import ROWS, cut_into_sequences
 from rlox.envs.gymnasium import STEP_KEYS, require_keys
 from rlox.envs.preprocessing import CLIP, EPSILON, Moments, Preprocessor, make_preprocessor
 from rlox.envs.running import (
@@ -81,17 +81,11 @@ class Storage:
 
     def batch(self) -> RolloutBatch:
         """Return views of the steps, which the next rollout overwrites."""
-        names = ("actions", "log_probs", "rewards", "terminated", "truncated", "advantages",
-                 "returns", "action_masks", "episode_starts")  # fmt: skip
-        found: dict[str, Any] = {name: _flat(getattr(self, name)) for name in names}
-        return RolloutBatch(
-            obs=map_leaves(lambda leaf: _flat(leaf[:-1]), self.obs),
-            values=_flat(self.values[:-1]),
-            n_steps=self.n_steps,
-            n_envs=self.rewards.shape[1],
-            initial_state=self.initial_state,
-            **found,
-        )
+        rows = {name: getattr(self, name) for name in ROWS}
+        rows |= {"obs": map_leaves(BEFORE_THE_LAST, self.obs), "values": self.values[:-1]}
+        found: dict[str, Any] = {name: map_leaves(_flat, steps) for name, steps in rows.items()}
+        sizes: Any = {"n_steps": self.n_steps, "n_envs": self.rewards.shape[1]}
+        return RolloutBatch(**found, **sizes, initial_state=self.initial_state)
 
 
 class Actor:

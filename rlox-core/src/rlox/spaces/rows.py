@@ -227,12 +227,9 @@ class ObservationRows:
 
     def size_of(self, n: int) -> int:
         """Return the number of bytes in n observations."""
-        sizes = map_leaves(
-            lambda dtype, shape: np.dtype(dtype).itemsize * math.prod(shape),
-            self._dtypes,
-            self._shapes,
-        )
-        return n * int(sum(sizes.values()) if isinstance(sizes, dict) else sizes)
+        one: Any = self.empty()
+        leaves = one.values() if isinstance(one, dict) else (one,)
+        return n * sum(int(leaf.nbytes) for leaf in leaves)
 
     def require_memory_for(self, n_steps: int, n_envs: int) -> None:
         """Compare a rollout's observations with the memory; again only if it grows.

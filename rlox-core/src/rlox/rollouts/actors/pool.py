@@ -121,10 +121,6 @@ class ActorPlan:
         name = f"actors, attempt {attempt}" if attempt else "actors"
         return SeedStreams(SeedStreams(self.seed).seeds(name, self.n_actors)[index])
 
-    def env_backend_of(self, index: int) -> str | Selection:
-        """Return the env backend of actor ``index``."""
-        return backend_of_actor(self.env_backend, index, self.n_actors)
-
     def env_of(self, index: int) -> Any:
         """Return the env of actor ``index``."""
         return self.env[index] if isinstance(self.env, (list, tuple)) else self.env
@@ -273,15 +269,11 @@ class ActorPool:
                 f"{self._min_actors}: {'; '.join(self._lost.values())}"
             ) from error
 
-    def _settle(self) -> None:
-        """Wait for all unrolls under way, and keep them."""
+    def state_dict(self) -> dict[str, Any]:
+        """Return the actors and the collected unrolls, after those under way have arrived."""
         wait([future for _, future in self._pending])
         self._restored.extend(future.result() for _, future in self._pending)
         self._pending.clear()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the actors and the collected unrolls, after those under way have arrived."""
-        self._settle()
         return {
             "order": self.order,
             "dispatched": self._dispatched,

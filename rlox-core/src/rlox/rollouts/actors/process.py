@@ -21,7 +21,7 @@ from rlox.learners.rollouts import RolloutTask
 from rlox.learners.tasks import find_learner
 from rlox.losses import PolicyGradient
 from rlox.nn import FlatOptimizer, torch_threads
-from rlox.rollouts.actors.pool import ActorPlan, Weights
+from rlox.rollouts.actors.pool import ActorPlan, Weights, backend_of_actor
 from rlox.rollouts.collector import RolloutCollector
 
 
@@ -53,7 +53,7 @@ class LocalActor:
             plan.env_of(index),
             plan.n_envs,
             self._streams.seeds("envs", 1)[0],
-            backend=plan.env_backend_of(index),
+            backend=backend_of_actor(plan.env_backend, index, plan.n_actors),
             vectorization=plan.vectorization,
             env_kwargs=plan.env_kwargs,
             normalize_observations=plan.normalize_observations,
