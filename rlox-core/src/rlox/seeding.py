@@ -122,9 +122,8 @@ class SeedStreams:
     def numpy(self, name: str) -> np.random.Generator:
         """Return the NumPy generator of the stream ``name``; one object per name."""
         if name not in self._numpy:
-            self._numpy[name] = np.random.Generator(
-                np.random.PCG64(self._sequence(name, self._key))
-            )
+            bits = np.random.PCG64(self._sequence(name, self._key))
+            self._numpy[name] = np.random.Generator(bits)
         return self._numpy[name]
 
     def torch(self, name: str, device: torch.device | None = None) -> torch.Generator:
@@ -194,9 +193,8 @@ class SeedStreams:
             self._key = tuple(map(int, state["key"])) if self.is_spread else ()
             for name, numpy_state in state["numpy"].items():
                 self.numpy(name).bit_generator.state = numpy_state
-            if state["torch"]:
-                for name, torch_state in state["torch"].items():
-                    restore_generator(self.torch(name), torch_state)
+            for name, torch_state in state["torch"].items():
+                restore_generator(self.torch(name), torch_state)
         except MISFITS as error:
             raise CheckpointError(f"random stream cannot be restored: {error}") from None
 

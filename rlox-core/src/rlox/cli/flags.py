@@ -93,19 +93,12 @@ def flags_of(config: type[Config]) -> Iterator[inspect.Parameter]:
         flag = f"--{name.replace('_', '-')}"
         help_ = f"With {owner}: {_help(field)}" if owner else _help(field)
         panel = SELECTED if owner else GROUPS[group_of(name, field)]
+        shown: Any = {"help": help_, "show_default": False, "rich_help_panel": panel}
         if field.annotation is bool:
-            switch = typer.Option(
-                f"{flag}/--no-{flag[2:]}", help=help_, show_default=False, rich_help_panel=panel
-            )
+            switch = typer.Option(f"{flag}/--no-{flag[2:]}", **shown)
             annotation: Any = Annotated[bool | None, switch]
         else:
-            option = typer.Option(
-                flag,
-                help=help_,
-                metavar=_metavar(field.annotation),
-                show_default=False,
-                rich_help_panel=panel,
-            )
+            option = typer.Option(flag, metavar=_metavar(field.annotation), **shown)
             annotation = Annotated[str | None, option]
         yield inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation

@@ -15,6 +15,7 @@ import math
 import numbers
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -122,7 +123,9 @@ def _parse(value: Any) -> Any:
         else:
             value = {"kind": "linear", "start": match[1], "end": match[2]}
             if match[3] is not None:
-                value["until"] = _whole(match[3])
+                value["until"] = match[3]
+                with suppress(ValueError):  # a text such as 1e6 is no integer to pydantic
+                    value["until"] = float(match[3])
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a finite number")
     if isinstance(value, Mapping) and str(value.get("kind")) in _KINDS:
@@ -134,14 +137,6 @@ def _parse(value: Any) -> Any:
     if not isinstance(value, (numbers.Real, Linear, Piecewise)):
         raise ValueError(_EXPECTED)
     return value
-
-
-def _whole(text: str) -> str | float:
-    """Return the number in a text such as ``1e6``, or the text."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _describe(problem: Any) -> str:

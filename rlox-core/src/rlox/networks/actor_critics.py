@@ -451,8 +451,10 @@ def make_policy(
     if recurrent != "none":
         sizes: Any = {"memory_size": memory_size, "hidden": layers}
         return RecurrentPolicy(encoder, action_space, recurrent, **sizes, generator=generator)
-    if network != "cnn" and _is_vector(observation_space) and not layers.shared:
-        obs_dim = int(np.prod(observation_space.shape or ()))
+    shape = observation_space.shape or ()
+    floats = isinstance(observation_space, spaces.Box) and observation_space.dtype != np.uint8
+    if network != "cnn" and floats and len(shape) == 1 and not layers.shared:
+        obs_dim = int(shape[0])
         if isinstance(action_space, spaces.Discrete):
             return DiscretePolicy(obs_dim, int(action_space.n), hidden, generator=generator)
         if isinstance(action_space, spaces.Box) and len(action_space.shape) == 1:
@@ -493,8 +495,3 @@ def _share(
     trunk = nn.Sequential(encoder, make_mlp(n_in, layers, **options))
     trunk.output_size = (n_in, *layers.hidden)[-1]  # type: ignore[misc]
     return trunk, replace(layers, hidden=(), critic_hidden=())
-
-
-def _is_vector(space: spaces.Space[Any]) -> bool:
-    """Return whether observations are rows of floats that need no encoder."""
-    return isinstance(space, spaces.Box) and len(space.shape) == 1 and space.dtype != np.uint8

@@ -10,13 +10,14 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import gymnasium
 import numpy as np
 import torch
 from gymnasium import spaces
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parameter import is_lazy
 
 from rlox.config.model import Config, changed
@@ -220,7 +221,17 @@ def try_actor(
         return try_network(policy, f"policy.{method}", call, given, *shapes)
 
     if isinstance(policy, RecurrentActor):
-        _try_memory(policy, obs, actions, device, asked, attempt)
+        state = torch.zeros(B, policy.state_size, device=device)
+        known = {"state": state, "episode_starts": torch.ones(B, dtype=torch.bool, device=device)}
+
+        def step() -> Any:
+            distribution, values, after = policy.step(obs, state, None)
+            sampled = distribution.sample(torch.Generator(device))
+            return *sampled, distribution.mode(), values, after
+
+        drawn, *_ = attempt("step", step, asked, actions, (B,), actions, (B,), tuple(state.shape))
+        evaluate = partial(policy.evaluate_actions, obs, drawn, **known)
+        attempt("evaluate_actions", evaluate, f"{asked} and {B} actions", (B,), (B,), (B,))
         return
     masks = torch.ones(B, rows.mask_size, dtype=torch.bool, device=device)
 
@@ -239,30 +250,3 @@ def try_actor(
     tried("get_logprob_and_entropy", (obs, drawn), (B,), (B,))
     if hasattr(policy, "evaluate_actions"):
         tried("evaluate_actions", (obs, drawn), (B,), (B,), (B,))
-
-
-def _try_memory(
-    policy: Any,
-    obs: Any,
-    actions: list[Shape],
-    device: torch.device,
-    asked: str,
-    attempt: Callable[..., Any],
-) -> None:
-    """Try a policy with a memory: one step of B envs."""
-    state = torch.zeros(B, policy.state_size, device=device)
-    starts = torch.ones(B, dtype=torch.bool, device=device)
-    drawn: list[Tensor] = []
-
-    def step() -> Any:
-        distribution, values, after = policy.step(obs, state, None)
-        drawn[:] = distribution.sample(torch.Generator(device))
-        return *drawn, distribution.mode(), values, after
-
-    shapes = actions, (B,), actions, (B,), tuple(state.shape)
-    attempt("step", step, asked, *shapes)
-
-    def evaluate() -> Any:
-        return policy.evaluate_actions(obs, drawn[0], state=state, episode_starts=starts)
-
-    attempt("evaluate_actions", evaluate, f"{asked} and {B} actions", (B,), (B,), (B,))

@@ -314,15 +314,13 @@ def load(
 
 def _own_code_of(algorithm: Trainable) -> dict[str, Any]:
     """Return the names of a user's own losses and parts, whose code is not saved."""
-    named: dict[str, Any] = {}
-    if algorithm.own_objective is not None:
-        named["objective"] = type(algorithm.own_objective).__name__
-    if algorithm.added_losses.names:
-        named["added_losses"] = algorithm.added_losses.names
-    parts = {k: part for k, part in algorithm.own_parts.items() if not isinstance(part, str)}
-    if parts:
-        named["own_parts"] = {name: type(part).__name__ for name, part in parts.items()}
-    return named
+    own, parts = algorithm.own_objective, algorithm.own_parts.items()
+    named: dict[str, Any] = {
+        "objective": None if own is None else type(own).__name__,
+        "added_losses": algorithm.added_losses.names,
+        "own_parts": {k: type(part).__name__ for k, part in parts if not isinstance(part, str)},
+    }
+    return {name: value for name, value in named.items() if value}
 
 
 def _require_own_code(manifest: Mapping[str, Any], algorithm: Trainable) -> None:

@@ -322,11 +322,6 @@ class SavedBuffer:
         """Return a copy of the buffer's state, or this object while a checkpoint is written."""
         return self if self._segmented and _writing.get() else self.buffer.state()
 
-    def rest(self) -> Mapping[str, Any]:
-        """Return the state that is not in rows."""
-        rest: Mapping[str, Any] = self.buffer.rest()
-        return rest
-
     def write(self, folder: SegmentFolder, name: str) -> dict[str, Any]:
         """Write the segments that changed since the last call, and return the list of all segments.
 
@@ -460,7 +455,7 @@ def pack(value: Any, path: str, tensors: Arrays, write: WriteBuffer | None = Non
         return value.item()
     if isinstance(value, SavedBuffer) and write is not None:
         listed = write(value, path)
-        return {SEGMENTS_KEY: listed, REST_KEY: pack(value.rest(), path, tensors)}
+        return {SEGMENTS_KEY: listed, REST_KEY: pack(value.buffer.rest(), path, tensors)}
     if isinstance(value, Mapping):
         if {TENSOR_KEY, SEGMENTS_KEY} & value.keys() or not all(isinstance(k, str) for k in value):
             raise TypeError(f"the keys of the state at '{path}' must be text, not '{TENSOR_KEY}'")

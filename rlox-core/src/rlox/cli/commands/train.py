@@ -94,7 +94,7 @@ def train_function(name: str) -> Callable[..., None]:
         run_parameters[0] = run_parameters[0].replace(default=inspect.Parameter.empty)
     elif not spec.env:
         del run_parameters[0]
-    parts = part_parameters(spec.needs, spec.takes)
+    parts = list(part_parameters(spec.needs, spec.takes))
 
     def command(ctx: typer.Context, **arguments: Any) -> None:
         of_plugins = {p.name: arguments.pop(p.name) for p in added_parameters}

@@ -11,7 +11,7 @@ import inspect
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, TextIO
@@ -73,15 +73,13 @@ def flag_of(name: str) -> str:
     return f"--{name.removesuffix('_fn').replace('_', '-')}"
 
 
-def part_parameters(needs: Iterable[str], takes: Iterable[str]) -> list[inspect.Parameter]:
+def part_parameters(needs: Collection[str], takes: Iterable[str]) -> Iterator[inspect.Parameter]:
     """Return keyword parameters for typer to make flags of.
 
     Args:
         needs: names of required parts.
         takes: names of optional parts.
     """
-    required = set(needs)
-    parameters = []
     for name in dict.fromkeys([*needs, *takes]):
         if name == "env":
             continue
@@ -89,15 +87,12 @@ def part_parameters(needs: Iterable[str], takes: Iterable[str]) -> list[inspect.
         option = typer.Option(
             flag_of(name), help=HELP.get(name, name.replace("_", " ")), metavar=metavar
         )
-        parameters.append(
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=inspect.Parameter.empty if name in required else None,
-                annotation=Annotated[str if name in required else str | None, option],
-            )
+        yield inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if name in needs else None,
+            annotation=Annotated[str if name in needs else str | None, option],
         )
-    return parameters
 
 
 def load_parts(parts: Mapping[str, str]) -> dict[str, Any]:

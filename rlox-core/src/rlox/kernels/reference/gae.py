@@ -21,7 +21,7 @@ Value targets: Sutton and Barto 2018, eq. 3.9, 7.1 and 12.2.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, SupportsIndex, cast
 
 import numpy as np
@@ -128,7 +128,8 @@ def compute_gae_batched(
         TypeError: ``out`` is not a tuple of two arrays of the results' dtype.
         ValueError: lengths disagree, or gamma or lam lies outside [0, 1].
     """
-    return _batched(rewards, values, dones, last_values, n_steps, gamma, lam, np.float64, out)
+    flat = {"dones": dones, "rewards": rewards, "values": values}
+    return _batched(flat, last_values, n_steps, gamma, lam, np.float64, out)
 
 
 def compute_gae_batched_f32(
@@ -143,20 +144,14 @@ def compute_gae_batched_f32(
     out: Pair | None = None,
 ) -> tuple[Array, Array]:
     """Compute :func:`compute_gae_batched` in float32."""
-    return _batched(rewards, values, dones, last_values, n_steps, gamma, lam, np.float32, out)
+    flat = {"dones": dones, "rewards": rewards, "values": values}
+    return _batched(flat, last_values, n_steps, gamma, lam, np.float32, out)
 
 
 def _batched(
-    rewards: npt.ArrayLike,
-    values: npt.ArrayLike,
-    dones: npt.ArrayLike,
-    last_values: npt.ArrayLike,
-    n_steps: int,
-    gamma: float,
-    lam: float,
-    dtype: type[np.floating[Any]],
-    out: Pair | None,
-) -> tuple[Array, Array]:
+    flat: Mapping[str, npt.ArrayLike], last_values: npt.ArrayLike, n_steps: int, gamma: float,
+    lam: float, dtype: type[np.floating[Any]], out: Pair | None,
+) -> Pair:  # fmt: skip
     if n_steps < 1:
         raise ValueError(f"n_steps must be at least 1, got {n_steps}")
     last = _vector("last_values", last_values, dtype, None)
@@ -166,17 +161,10 @@ def _batched(
         env_major = _vector(name, array, dtype, size)
         return cast("Array", env_major.reshape(len(last), n_steps).T)
 
-    ended = time_major("dones", dones) != 0
-    advantages, returns = compute_gae_time_major(
-        time_major("rewards", rewards),
-        time_major("values", values),
-        ended,
-        np.zeros_like(ended),
-        np.zeros(ended.shape, dtype),
-        last,
-        gamma,
-        lam,
-    )
+    dones, rewards, values = (time_major(name, array) for name, array in flat.items())
+    ended, cut, final = dones != 0, np.zeros(dones.shape, bool), np.zeros(dones.shape, dtype)
+    found = compute_gae_time_major(rewards, values, ended, cut, final, last, gamma, lam)
+    advantages, returns = found
     return _write((advantages.T.ravel(), returns.T.ravel()), out)
 
 

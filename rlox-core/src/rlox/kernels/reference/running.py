@@ -5,14 +5,13 @@ Chan, Golub, LeVeque 1983, eq. 2.1b.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
-from rlox.kernels.reference.arrays import Array, real, shaped, size
+from rlox.kernels.reference.arrays import Array, in_range, real, shaped, size
 
 
 class RunningMeanStd:
@@ -152,13 +151,8 @@ def set_num_threads(n: SupportsIndex | None) -> None:
         TypeError: ``n`` is not an integer.
         ValueError: ``n`` is not in [1, 1024].
     """
-    if n is None:
-        return
-    if isinstance(n, bool):
-        raise TypeError("n must be an integer, got bool")
-    value = operator.index(n)
-    if not 1 <= value <= MAX_THREADS:
-        raise ValueError(f"n must lie in [1, {MAX_THREADS}], got {value}")
+    if n is not None:
+        in_range("n", size("n", n), 1, MAX_THREADS)
 
 
 def get_num_threads() -> int:
