@@ -115,7 +115,7 @@ def test_a_killed_actor_begins_again(caplog):
     options = {**SMALL, "n_actors": 1, "actor_backend": "ray"}
     with rlox.make("impala", env="CartPole-v1", **options) as impala:
         impala.train(1)
-        os.kill(impala.actors._started._actors[0].pid, signal.SIGKILL)
+        os.kill(impala.actors._pool._actors[0].pid, signal.SIGKILL)
         assert impala.train(32)["restarts"] == 1.0
         assert impala.clock.env_steps == 16 + 32
     assert "actor 0 begins again: actor 0 has died on Ray" in caplog.text
@@ -127,7 +127,7 @@ def test_a_stopped_actor_is_given_up_after_its_deadline():
     options = {**SMALL, "n_actors": 1, "actor_backend": "ray", "max_restarts": 0}
     with rlox.make("impala", env="CartPole-v1", worker_timeout=20.0, **options) as impala:
         impala.train(32)
-        pid = impala.actors._started._actors[0].pid
+        pid = impala.actors._pool._actors[0].pid
         os.kill(pid, signal.SIGSTOP)
         try:
             with pytest.raises(WorkerLostError, match="actor 0 has not answered in 20 s"):
@@ -168,7 +168,7 @@ def test_a_cluster_of_its_own_ends_with_the_training(tmp_path):
         "impala.train(16)\n"
         "import ray\n"
         "print('session', ray._private.worker._global_node.get_session_dir_path(), flush=True)\n"
-        "print('pid', impala.actors._started._actors[0].pid, flush=True)\n"
+        "print('pid', impala.actors._pool._actors[0].pid, flush=True)\n"
         "impala.train(1_000_000_000)\n",
         encoding="utf-8",
     )

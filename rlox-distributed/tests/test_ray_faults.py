@@ -104,7 +104,7 @@ def test_training_goes_on_or_names_what_is_lost(seed, nodes, record_property):
     kept = []
 
     def pid(algorithm):
-        return int(drawn.choice(algorithm.actors._started._actors).pid)
+        return int(drawn.choice(algorithm.actors._pool._actors).pid)
 
     def kill(algorithm):
         with suppress(ProcessLookupError):  # it went with its node

@@ -47,7 +47,7 @@ def test_actor_and_version_of_each_unroll_are_fixed() -> None:
     kept: list[tuple[int, int, int]] = []
     with IMPALA("CartPole-v1", seed=0, **{**SMALL, "n_actors": 3}, unrolls_per_update=2,
                 queue_size=3) as impala:  # fmt: skip
-        pool = impala.actors._started
+        pool = impala.actors._pool
         take = pool.take
 
         def watch(weights: Any) -> Any:

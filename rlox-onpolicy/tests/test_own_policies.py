@@ -191,7 +191,7 @@ def test_actors_act_with_the_learners_buffers(backend: str) -> None:
     policy.register_buffer("scale", torch.ones(2, dtype=torch.bfloat16))
     with IMPALA("CartPole-v1", policy=policy, **options) as impala:
         impala.train(64)
-        (actor,) = impala.actors._started._actors
+        (actor,) = impala.actors._pool._actors
         unroll = actor.collect(impala.actors.weights(impala))
         with torch.no_grad():
             expected = evaluate_actions(impala.policy, step_rows(unroll))[0]

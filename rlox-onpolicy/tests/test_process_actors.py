@@ -47,7 +47,7 @@ def test_processes_train_as_threads_do(tmp_path: Path, memory: Path) -> None:
                 impala.train(1)
             if backend == "process":
                 impala.save(path)
-                pids = [actor.pid for actor in impala.actors._started._actors]
+                pids = [actor.pid for actor in impala.actors._pool._actors]
             impala.train(32 * 3)
             states.append(impala.state_dict())
     assert first_difference(states[0], states[1]) is None
@@ -99,7 +99,7 @@ def test_a_killed_actor_begins_again(caplog: pytest.LogCaptureFixture) -> None:
     options = {**SMALL, "n_actors": 1, "actor_backend": "process"}
     with IMPALA("CartPole-v1", **options) as impala:
         impala.train(1)
-        os.kill(impala.actors._started._actors[0].pid, signal.SIGKILL)
+        os.kill(impala.actors._pool._actors[0].pid, signal.SIGKILL)
         assert impala.train(32)["restarts"] == 1.0
         assert impala.clock.env_steps == 16 + 32
     assert "actor 0 begins again: actor 0 has died (signal 9)" in caplog.text
@@ -111,10 +111,10 @@ def test_spares_replace_an_actor_that_is_given_up() -> None:
     options = {**SMALL, "actor_backend": "process", "max_restarts": 0, "min_workers": 1}
     with IMPALA("CartPole-v1", **options) as impala:
         impala.train(1)
-        os.kill(impala.actors._started._actors[0].pid, signal.SIGKILL)
+        os.kill(impala.actors._pool._actors[0].pid, signal.SIGKILL)
         impala.train(32 * 4)
         assert impala.clock.env_steps == 32 * 5
-        os.kill(impala.actors._started._actors[1].pid, signal.SIGKILL)
+        os.kill(impala.actors._pool._actors[1].pid, signal.SIGKILL)
         with pytest.raises(WorkerLostError, match="fewer than min_workers = 1"):
             impala.train(32 * 4)
 
@@ -134,7 +134,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, memory: Path) -> None:
         "impala = rlox.make('impala', env='CartPole-v1', seed=0, n_actors=1, queue_size=2,\n"
         "                   actor_backend='process', n_steps=8)\n"
         "impala.train(8)\n"
-        "print(impala.actors._started._actors[0].pid, flush=True)\n"
+        "print(impala.actors._pool._actors[0].pid, flush=True)\n"
         "impala.train(1_000_000_000)\n",
         encoding="utf-8",
     )

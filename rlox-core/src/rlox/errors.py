@@ -91,7 +91,6 @@ class LoggerError(RloxError, RuntimeError):
 
 
 _LAYERS = ("hidden", "critic_hidden", "activation", "layer_norm", "conv", "gain", "shared")
-_EPSILON = ("epsilon",)
 _NO_ENV = "the env is not an option: pass env=…, or --env, next to the config"
 _NO_POLICY = "networks follow from the spaces and options: leave it out, as in PPO('CartPole-v1')"
 _NO_ALGORITHM = "name it without a flag, as in rlox train ppo --env CartPole-v1"
@@ -105,7 +104,7 @@ FOREIGN: dict[str, tuple[str, ...] | str] = {
     **dict.fromkeys(("activation_fn", "hidden_dim", "hidden_size", "hidden_sizes", "layers",
                      "net_arch", "policy_kwargs"), _LAYERS),
     **dict.fromkeys(("exploration_fraction", "exploration_initial_eps", "exploration_final_eps"),
-                    _EPSILON),
+                    ("epsilon",)),
     **dict.fromkeys(("timesteps", "total_steps", "total_timesteps"), _STEPS),
     "learn": "it is train(total_timesteps)",
     "load": "it is from_checkpoint(path)",

@@ -95,16 +95,10 @@ class LoadedPolicy:
         self._network = network
         self.state_size = network.state_size
         """Size of its memory for an episode."""
-
-    @property
-    def observation_space(self) -> Space:
+        self.observation_space = data.observation_space
         """Space of the observations that :meth:`predict` takes."""
-        return self.data.observation_space
-
-    @property
-    def action_space(self) -> Space:
+        self.action_space = data.action_space
         """Space of the actions that :meth:`predict` returns."""
-        return self.data.action_space
 
     @property
     def remembers(self) -> bool:

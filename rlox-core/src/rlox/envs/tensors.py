@@ -46,10 +46,9 @@ class ClassicControl(ABC):
         if n_envs < 1:
             raise EnvError(f"n_envs must be at least 1, got {n_envs}")
         like = gymnasium.make(self.env_id)
-        assert like.spec is not None
-        assert like.spec.max_episode_steps is not None
+        spec: Any = like.spec
         self.observation_space, self.action_space = like.observation_space, like.action_space
-        self.max_episode_steps = like.spec.max_episode_steps
+        self.max_episode_steps: int = spec.max_episode_steps
         self.n_envs = n_envs
         self.device = find_device(device)
         self.generator = torch.Generator(self.device)
@@ -104,9 +103,9 @@ class ClassicControl(ABC):
 
     def state_dict(self) -> dict[str, Any]:
         """Return states, running lengths and the generator's state as arrays."""
-        found = (self.state, self.elapsed, self.generator.get_state())
-        names = ("state", "elapsed", "generator")
-        return {k: array_of(v) for k, v in zip(names, found, strict=True)}
+        found = {"state": self.state, "elapsed": self.elapsed}
+        found["generator"] = self.generator.get_state()
+        return {name: array_of(tensor) for name, tensor in found.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the result of :meth:`state_dict`."""

@@ -133,7 +133,7 @@ class Rollout:
             shaped(last_name, last_value, shape[1:]).astype(dtype),
         )
 
-    def successor(self, t: int, following: Array) -> Array:
+    def successor(self, t: int | slice, following: Array) -> Array:
         """Return the value of the state after step t: ``following`` if the episode goes on."""
         following = np.where(self.truncated[t], self.final_values[t], following)
         return np.where(self.terminated[t], self.rewards.dtype.type(0), following)

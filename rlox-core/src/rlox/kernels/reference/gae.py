@@ -406,12 +406,8 @@ def compute_n_step_returns(
     # the k-step returns of a row come from the (k-1)-step returns of the next
     for _ in range(min(size("n", n), len(returns))):
         following = np.concatenate([returns[1:], rollout.last_value[None]])
-        returns = np.stack(
-            [
-                rollout.rewards[t] + rollout.rewards.dtype.type(gamma) * rollout.successor(t, row)
-                for t, row in enumerate(following)
-            ]
-        )
+        discounted = rollout.rewards.dtype.type(gamma) * rollout.successor(slice(None), following)
+        returns = rollout.rewards + discounted
     return returns
 
 

@@ -160,6 +160,8 @@ class ProcessActor:
         self, plan: ActorPlan, index: int, make_worker: MakeWorker = WorkerProcess
     ) -> None:
         self._plan, self._index, self._make_worker = plan, index, make_worker
+        self.name = f"actor {index}"
+        """Name in errors."""
         self._supervisor = Supervisor(plan.max_restarts)
         self._sequence = 0
         self._closed = False
@@ -169,11 +171,6 @@ class ProcessActor:
     def restarts(self) -> int:
         """Number of restarts of the process."""
         return self._supervisor.restarts
-
-    @property
-    def name(self) -> str:
-        """Name in errors."""
-        return f"actor {self._index}"
 
     @property
     def pid(self) -> int:

@@ -97,7 +97,7 @@ class ActorRollouts:
         """Number of updates that the learner has taken."""
         self.plan: ActorPlan | None = None
         """Options of the actors, once they are built."""
-        self._pool: ActorPool | None = None
+        self._pool: Any = None
 
     def start(
         self,
@@ -151,16 +151,6 @@ class ActorRollouts:
             self.plan = plan
             made.pop_all()
 
-    @property
-    def order(self) -> Order:
-        """Order in which unrolls are taken."""
-        return self._started.order
-
-    @property
-    def _started(self) -> ActorPool:
-        assert self._pool is not None
-        return self._pool
-
     def weights(self, learner: RolloutAlgorithm) -> Weights:
         """Return a copy of the current weights for the actors.
 
@@ -180,7 +170,7 @@ class ActorRollouts:
             learner: see :meth:`weights`.
             hooks: called once per vector step, when its unroll has arrived.
         """
-        taken = self._started.take(self.weights(learner))
+        taken = self._pool.take(self.weights(learner))
         lags = [self.version - unroll.weights_version for unroll in taken.unrolls]
         with nullcontext() if self.preprocessor is None else self.preprocessor.sharing():
             for unroll in taken.unrolls:
@@ -195,7 +185,7 @@ class ActorRollouts:
             float(max(lags)),
             float(taken.waiting),
             float(taken.dropped),
-            float(self._started.restarts),
+            float(self._pool.restarts),
         )
 
     def _take_in(self, unroll: Unroll, hooks: Hooks) -> None:
@@ -229,7 +219,7 @@ class ActorRollouts:
         state: dict[str, Any] = {
             "version": self.version,
             "statistics": self.statistics.state_dict(),
-            "pool": self._started.state_dict(),
+            "pool": self._pool.state_dict(),
         }
         if self.preprocessor is not None:
             state["observations"] = self.preprocessor.state_dict()
@@ -243,7 +233,7 @@ class ActorRollouts:
         self.version = int(state["version"])
         fits = self.statistics.fits(state["statistics"])
         self.statistics.load_state_dict(state["statistics"], keep_running=fits)
-        self._started.load_state_dict(state["pool"], keep_unrolls=fits)
+        self._pool.load_state_dict(state["pool"], keep_unrolls=fits)
         if self.preprocessor is not None:
             self.preprocessor.load_state_dict(state["observations"])
 

@@ -13,7 +13,7 @@ from typing import Any, SupportsFloat, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from rlox.kernels.reference.arrays import Array
+from rlox.kernels.reference.arrays import Array, in_range
 from rlox.kernels.reference.arrays import size as parse_size
 from rlox.kernels.reference.replay.parsing import convert
 from rlox.kernels.reference.replay.ring import SavedRing
@@ -47,8 +47,7 @@ class Goals:
         """Refuse goals that do not fit into an observation of this length."""
         last = obs_dim - self.length
         for name, place in {"achieved_goal": self.achieved, "desired_goal": self.desired}.items():
-            if not 0 <= place <= last:
-                raise ValueError(f"{name} must lie in [0, {last}], got {place}")
+            in_range(name, place, 0, last)
         if abs(self.achieved - self.desired) < self.length:
             raise ValueError(
                 f"achieved_goal and desired_goal must not overlap, got goals of {self.length} "
