@@ -60,8 +60,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
                 f"seeds must look like 5, 0..4 or 0,3,7 (at most {MAX_SEEDS:,}), got {text!r}"
             )
         seeds += range(first, last + 1)
-    repeated = sorted({seed for seed in seeds if seeds.count(seed) > 1})
-    if repeated:
+    if repeated := sorted({seed for seed in seeds if seeds.count(seed) > 1}):
         raise ConfigError(f"each seed may be named once, got {repeated[0]} twice in {text!r}")
     return tuple(seeds)
 

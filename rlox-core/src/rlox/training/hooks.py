@@ -254,11 +254,8 @@ class Hooks:
         Raises:
             StopTraining: a callback returned False.
         """
-        clock = self._algorithm.clock
-        clock.env_steps += count
-        self._pulse()
-        if clock.unit == "env_steps":
-            self._step()
+        self._algorithm.clock.env_steps += count
+        self._advanced("env_steps")
 
     def rollout_end(self, batch: Any = None) -> None:
         """Report a collected rollout, before learning from it."""
@@ -276,9 +273,7 @@ class Hooks:
         clock.gradient_steps += 1
         if self.train_batch_listened:
             self.call("on_train_batch", gradient_step=clock.gradient_steps, metrics=dict(metrics()))
-        self._pulse()
-        if clock.unit == "gradient_steps":
-            self._step()
+        self._advanced("gradient_steps")
 
     def count(self, name: str, count: int) -> None:
         """Report progress in a further counter of the algorithm, such as tokens.
@@ -298,9 +293,7 @@ class Hooks:
                 f"'{name}'; declare it in the class's counters"
             )
         clock.counters[name] += require_integer(name, count, at_least=0)
-        self._pulse()
-        if clock.unit == name:
-            self._step()
+        self._advanced(name)
 
     def table(self, name: str, table: Table) -> None:
         """Log a table, such as sampled completions; nothing happens without a logger.
@@ -313,13 +306,13 @@ class Hooks:
         if algorithm.logger is not None:
             algorithm.logger.on_table(algorithm.clock.steps, name, table)
 
-    def _pulse(self) -> None:
+    def _advanced(self, counter: str) -> None:
+        """Call what is due after progress in a counter."""
         if self._pulse_listened and time.monotonic() >= self._next_pulse:
             self.call("on_pulse")
             self._next_pulse = time.monotonic() + PULSE
-
-    def _step(self) -> None:
-        if self.step_listened and not self.call("on_step"):
+        counts = self.step_listened and self._algorithm.clock.unit == counter
+        if counts and not self.call("on_step"):
             if RANKS:  # the others continue the iteration, and wait for this rank
                 self.stop_agreed = True
                 return

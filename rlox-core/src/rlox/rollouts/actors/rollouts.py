@@ -95,8 +95,6 @@ class ActorRollouts:
         )
         self.version = 0
         """Number of updates that the learner has taken."""
-        self.plan: ActorPlan | None = None
-        """Options of the actors, once they are built."""
         self._pool: Any = None
 
     def start(
@@ -148,7 +146,6 @@ class ActorRollouts:
                 actors, per_update=per_update, queue_size=queue_size, order=chosen,
                 max_lag=max_lag, min_actors=min_actors,
             )  # fmt: skip
-            self.plan = plan
             made.pop_all()
 
     def weights(self, learner: RolloutAlgorithm) -> Weights:
@@ -178,15 +175,8 @@ class ActorRollouts:
         unrolls = taken.unrolls
         if (bound := self._clip_rewards) is not None:
             unrolls = [replace(u, rewards=np.clip(u.rewards, -bound, bound)) for u in unrolls]
-        return Gathered(
-            unrolls,
-            float(min(lags)),
-            float(np.mean(lags)),
-            float(max(lags)),
-            float(taken.waiting),
-            float(taken.dropped),
-            float(self._pool.restarts),
-        )
+        counts = (min(lags), np.mean(lags), max(lags), taken.waiting, taken.dropped)
+        return Gathered(unrolls, *map(float, (*counts, self._pool.restarts)))
 
     def _take_in(self, unroll: Unroll, hooks: Hooks) -> None:
         if unroll.moments is not None and self.preprocessor is not None:
