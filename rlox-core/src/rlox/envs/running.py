@@ -66,7 +66,7 @@ class Running(ABC):
         self.env, self.n_envs = env, env.n_envs
         self.statistics = statistics
         self._seeds, self._leaves = ResetSeeds(seed, env.n_envs), leaves
-        # of env that can restore the state, for states that only one kind can
+        # kind of env that can restore the state, where only one can
         self._kind: str = getattr(env, "state_kind", "")
         self._obs: Any = None
 

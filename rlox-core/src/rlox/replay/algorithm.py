@@ -39,7 +39,7 @@ from rlox.logging import LoggerCallback
 from rlox.losses import AddedLosses, Losses, Scalar, make_metrics, make_objective, mean_by_name
 from rlox.networks.predict import drawing_from
 from rlox.networks.validate import B, Shape, example_observations, try_network
-from rlox.nn import FlatOptimizer, Layers, load_parts_state, parts_state
+from rlox.nn import FlatOptimizer, Layers, find_device, load_parts_state, parts_state
 from rlox.protocols import ExplorationStrategy
 from rlox.replay.building import Given, make_replay, resolve
 from rlox.replay.exploration import EpsilonGreedy, make_noise
@@ -153,6 +153,7 @@ class ReplayAlgorithm(Algorithm):
         super().__init__(env_id, config=resolved, callbacks=callbacks, logger=logger)
         cfg, self.own_parts = self.config, given.parts
         self.schedules = Schedules(cfg.scheduled(), schedules)
+        find_device(cfg.device)  # before envs are made
         self.replay: Any = self.make_replay(given)
         self.n_actions = self._count_actions()
         """Number of components of an action, or of discrete actions."""
