@@ -20,7 +20,7 @@ import numpy as np
 import rlox
 from measure import interleave_calls, machine, ratio_summary, write
 from rlox.algorithms import PPO
-from rlox.training import checkpoint
+from rlox.training.segments import digest_of
 from rlox_offline.datasets import Dataset, load_dataset, save_dataset, stream_dataset
 
 ROWS = 1_000_000
@@ -57,7 +57,7 @@ def operations(folder: Path) -> dict[str, tuple[Call, Call]]:
     with rlox.make("ppo", env="CartPole-v1", seed=0) as ppo:
         ppo.save(path)
         rlox.export(ppo, policy)
-        digest = checkpoint.digest_of
+        digest = digest_of
         rows = folder / "rows.npz"
     rng = np.random.default_rng(0)
     columns = {
