@@ -4,7 +4,7 @@ SAC's seeds differ by the gait that the cheetah finds in the first third of the 
 seeds do not show whether libraries differ. Here rlox trains, and then both continue with its
 policy, critics, target networks, temperature, Adam's moments, replay buffer and options.
 
-    python benchmarks/sac_branches.py run 3
+    python benchmarks/sac_branches.py run 5 --env-steps 200000
     python benchmarks/sac_branches.py summarize
 
 Needs gymnasium[mujoco].
