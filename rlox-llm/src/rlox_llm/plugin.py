@@ -5,32 +5,30 @@ from collections.abc import Iterable
 from rlox.registry.specs import AlgorithmSpec, CommandSpec, LossSpec, hookimpl
 
 ALGORITHMS = (
-    ("GRPO", "grpo", ("reward_fn",), "2402.03300",
-     "Group relative policy optimisation of a language model, by a reward function."),
-    ("DPO", "dpo", (), "2305.18290",
-     "Direct preference optimisation: a language model learns from preference pairs."),
-    ("OnlineDPO", "online_dpo", ("preference_fn",), "2402.04792",
-     "DPO on pairs that the model samples itself, judged by a preference function."),
-    ("SFT", "sft", (), "2203.02155",
-     "Supervised fine-tuning of a language model on prompts with completions."),
+    ("GRPO", "grpo",
+     "Group relative policy optimisation of a language model, by a reward function.",
+     "2402.03300", ("reward_fn",)),
+    ("DPO", "dpo",
+     "Direct preference optimisation: a language model learns from preference pairs.",
+     "2305.18290", ()),
+    ("OnlineDPO", "online_dpo",
+     "DPO on pairs that the model samples itself, judged by a preference function.",
+     "2402.04792", ("preference_fn",)),
+    ("SFT", "sft", "Supervised fine-tuning of a language model on prompts with completions.",
+     "2203.02155", ()),
 )  # fmt: skip
-"""Class, name, needed functions, paper on arXiv, and summary."""
+"""Class, name, summary, paper on arXiv, and needed functions."""
 
 
 @hookimpl
 def rlox_algorithms() -> Iterable[AlgorithmSpec]:
     """Register GRPO, DPO, OnlineDPO and supervised fine-tuning."""
-    for cls, name, functions, paper, summary in ALGORITHMS:
-        yield AlgorithmSpec(
-            name=name,
-            summary=summary,
-            config=f"rlox_llm.configs:{cls}Config",
-            factory=f"rlox_llm.{name}:{cls}",
-            paper=f"https://arxiv.org/abs/{paper}",
-            needs=("model", *functions),
-            takes=(*(() if name == "sft" else ("ref_model",)), "dataset", "tokenizer"),
-            env=False,
-        )
+    for cls, name, summary, paper, functions in ALGORITHMS:
+        takes = (*(() if name == "sft" else ("ref_model",)), "dataset", "tokenizer")
+        yield AlgorithmSpec.of(
+            "rlox_llm", cls, name, summary, f"https://arxiv.org/abs/{paper}",
+            needs=("model", *functions), takes=takes, env=False,
+        )  # fmt: skip
 
 
 @hookimpl

@@ -17,15 +17,9 @@ ALGORITHMS = (
 @hookimpl
 def rlox_algorithms() -> Iterable[AlgorithmSpec]:
     """Register the policy-gradient and the action-value algorithms."""
-    for cls, name, summary, paper in ALGORITHMS:
-        yield AlgorithmSpec(
-            name=name,
-            summary=summary,
-            config=f"rlox_marl.configs:{cls}Config",
-            factory=f"rlox_marl.{name}:{cls}",
-            paper=f"https://arxiv.org/abs/{paper}",
-            trains_teams=True,
-        )
+    for cls, name, summary, number in ALGORITHMS:
+        paper = f"https://arxiv.org/abs/{number}"
+        yield AlgorithmSpec.of("rlox_marl", cls, name, summary, paper, trains_teams=True)
 
 
 @hookimpl

@@ -28,14 +28,8 @@ ALGORITHMS = (
 def rlox_algorithms() -> Iterable[AlgorithmSpec]:
     """Register BC, TD3+BC, AWAC, IQL, CQL and FQE."""
     for cls, name, summary, paper in ALGORITHMS:
-        yield AlgorithmSpec(
-            name=name,
-            summary=summary,
-            config=f"rlox_offline.configs:{cls}Config",
-            factory=f"rlox_offline.{name}:{cls}",
-            paper=paper,
-            needs=("dataset", "policy") if name == "fqe" else ("dataset",),
-        )
+        needs = ("dataset", "policy") if name == "fqe" else ("dataset",)
+        yield AlgorithmSpec.of("rlox_offline", cls, name, summary, paper, needs=needs)
 
 
 @hookimpl

@@ -24,14 +24,8 @@ ALGORITHMS = (
 @hookimpl
 def rlox_algorithms() -> Iterable[AlgorithmSpec]:
     """Register CrossQ, DDPG, discrete SAC, DQN, SAC and TD3."""
-    for cls, name, summary, paper in ALGORITHMS:
-        yield AlgorithmSpec(
-            name=name,
-            summary=summary,
-            config=f"rlox_offpolicy.configs:{cls}Config",
-            factory=f"rlox_offpolicy.{name}:{cls}",
-            paper=paper,
-        )
+    for row in ALGORITHMS:
+        yield AlgorithmSpec.of("rlox_offpolicy", *row)
 
 
 @hookimpl

@@ -20,15 +20,9 @@ ALGORITHMS: tuple[tuple[str, str, str, str, tuple[str, ...]], ...] = (
 @hookimpl
 def rlox_algorithms() -> Iterable[AlgorithmSpec]:
     """Register PPO, HybridPPO, A2C, APPO and IMPALA."""
-    for cls, name, summary, paper, takes in ALGORITHMS:
-        yield AlgorithmSpec(
-            name=name,
-            summary=summary,
-            config=f"rlox_onpolicy.configs:{cls}Config",
-            factory=f"rlox_onpolicy.{name}:{cls}",
-            paper=f"https://arxiv.org/abs/{paper}",
-            takes=takes,
-        )
+    for cls, name, summary, number, takes in ALGORITHMS:
+        paper = f"https://arxiv.org/abs/{number}"
+        yield AlgorithmSpec.of("rlox_onpolicy", cls, name, summary, paper, takes=takes)
 
 
 @hookimpl

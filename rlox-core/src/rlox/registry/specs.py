@@ -10,6 +10,7 @@ name is the distribution's. There are no hooks into training; use callbacks.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import pluggy
 
@@ -68,6 +69,17 @@ class AlgorithmSpec(Spec):
     takes: tuple[str, ...] = ()
     env: bool = True
     trains_teams: bool = False
+
+    @classmethod
+    def of(
+        cls, package: str, kind: str, name: str, summary: str, paper: str, **more: Any
+    ) -> AlgorithmSpec:
+        """Return the spec of class ``kind`` in the module ``name`` of a package.
+
+        The package's module ``configs`` has its config. ``more`` are the other fields.
+        """
+        config, factory = f"{package}.configs:{kind}Config", f"{package}.{name}:{kind}"
+        return cls(name, summary, config, factory, paper, **more)
 
 
 @dataclass(frozen=True)
