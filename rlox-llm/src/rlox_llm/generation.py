@@ -112,9 +112,7 @@ class Sampled:
         self.tokens[alive, step] = last
         chosen = scaled.gather(1, last[:, None])[:, 0] - scaled.logsumexp(1)
         self.logps[alive, step] = chosen.to(self.logps)
-        ended = torch.isin(
-            last, torch.tensor(self.params.eos, dtype=torch.long, device=last.device)
-        )
+        ended = self.params.ends(last)
         kept = (~ended).nonzero()[:, 0]
         if len(kept) < len(alive):
             self.lengths[alive[ended]] = step + 1
