@@ -196,14 +196,10 @@ def draw_learning() -> None:
             if cell["env"] == f"{robot}-v5":
                 name, runs = cell["algorithm"], [each["curve"] for each in cell["runs"]]
                 iqm = bootstrap_iqm([np.array([run["mean_return"] for run in runs])])
-                steps, label = (
-                    np.array(runs[0]["env_steps"]) / 1000,
-                    f"{name.upper()} ({len(runs)})",
-                )
-                axis.plot(steps, iqm.value, color=COLOUR[name], label=label)
-                axis.fill_between(
-                    steps, iqm.low, iqm.high, color=COLOUR[name], alpha=0.2, linewidth=0
-                )
+                steps, colour = np.array(runs[0]["env_steps"]) / 1000, COLOUR[name]
+                label = f"{name.upper()} ({len(runs)})"
+                axis.plot(steps, iqm.value, color=colour, label=label)
+                axis.fill_between(steps, iqm.low, iqm.high, color=colour, alpha=0.2, linewidth=0)
         axis.set_title(f"{robot}-v5", fontsize=9)
         axis.tick_params(labelsize=8)
         axis.grid(alpha=0.3)

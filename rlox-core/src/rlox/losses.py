@@ -579,6 +579,6 @@ def make_metrics(
     declared = fields(kind)  # type: ignore[arg-type]
     names = [field.name for field in declared]
     known = {name: value for name, value in terms.items() if name in names}
-    beside = {name: value for name, value in terms.items() if name not in names}
-    unknown = {f.name: float("nan") for f in declared if f.default is f.default_factory is MISSING}
-    return kind(**unknown | known | more | {"added": beside | added.means()})
+    others = {name: value for name, value in terms.items() if name not in names}
+    absent = {f.name: float("nan") for f in declared if f.default is f.default_factory is MISSING}
+    return kind(**absent | known | more | {"added": others | added.means()})

@@ -455,8 +455,7 @@ def unroll_from_arrays(arrays: Mapping[str, Any]) -> Unroll:
     """Return the unroll from the arrays of :func:`unroll_to_arrays`.
 
     Args:
-        arrays: by name; they are not copied if the device is the CPU.
-        device: device of the policy's inputs and outputs.
+        arrays: by name; they are not copied.
     """
     fields: dict[str, Any] = {name: int(arrays[name]) for name in NUMBERS}
     fields["resets"] = bool(fields["resets"])

@@ -124,7 +124,7 @@ def _parse(value: Any) -> Any:
             value = {"kind": "linear", "start": match[1], "end": match[2]}
             if match[3] is not None:
                 value["until"] = match[3]
-                with suppress(ValueError):  # a text such as 1e6 is no integer to pydantic
+                with suppress(ValueError):  # pydantic does not read 1e6 as an integer
                     value["until"] = float(match[3])
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a finite number")
